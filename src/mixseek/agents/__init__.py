@@ -1,0 +1,1 @@
+"""Leaders and members: the agents of a team."""

@@ -1,0 +1,36 @@
+"""What a member is: one asynchronous method from a task to a result."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from mixseek.config.schema import MemberAgentConfig
+from mixseek.records import MemberAgentResult
+
+__all__ = ["BaseMemberAgent"]
+
+
+class BaseMemberAgent(ABC):
+    """A member of a team. ``initialize`` is called before the first task of a run, ``cleanup`` after its last."""
+
+    def __init__(self, config: MemberAgentConfig) -> None:
+        self.config = config
+
+    @property
+    def agent_name(self) -> str:
+        """The name the team knows it by."""
+        return self.config.name
+
+    @property
+    def agent_type(self) -> str:
+        """Its kind, as the team file says it."""
+        return self.config.type
+
+    @abstractmethod
+    async def execute(self, task: str, context: dict[str, Any] | None = None, **kwargs: Any) -> MemberAgentResult:
+        """Do ``task``; ``context`` has ``execution_id``, ``team_id`` and ``round_number``."""
+
+    async def initialize(self) -> None:
+        """Get ready; a member that holds nothing need not override it."""
+
+    async def cleanup(self) -> None:
+        """Let go of what ``initialize`` took."""

@@ -1,0 +1,1 @@
+"""Scores submissions: runs the metrics and weighs them."""

@@ -1,0 +1,173 @@
+"""Registries for the three things a stranger may add: model providers, members and metrics.
+
+A registration is a name and either the object itself or a string ``"module:attribute"`` that is imported when it is
+first used, so that registering costs nothing. Built-ins register the same way as anyone's. A package adds its own by an entry
+point in the group ``mixseek`` that names a module; importing that module runs its registrations:
+
+    [project.entry-points.mixseek]
+    my_metrics = "my_package.mixseek_plugins"
+
+Classes that a workspace names by file or module in its TOML are loaded by :meth:`Registry.load_class`.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import entry_points
+from pathlib import Path
+from threading import RLock
+from types import ModuleType
+from typing import Generic, TypeVar, cast
+
+from mixseek.errors import PluginError
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "Provider",
+    "Registry",
+    "load_entry_points",
+    "members",
+    "metrics",
+    "providers",
+]
+
+ENTRY_POINT_GROUP = "mixseek"
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names and what they stand for.
+
+    >>> shapes: Registry[type] = Registry("shape")
+    >>> shapes.register("fraction", "fractions:Fraction")
+    >>> shapes.get("fraction")(1, 2)
+    Fraction(1, 2)
+    """
+
+    def __init__(self, kind: str, base: str = "builtins:object") -> None:
+        self.kind = kind
+        # Named as a string: the base classes stand above this module, and asking for the list of names must not load them.
+        self._base = base
+        self._targets: dict[str, T | str] = {}
+
+    def register(self, name: str, target: T | str) -> None:
+        """Let ``name`` stand for ``target``, an object or the ``"module:attribute"`` to import at first use."""
+        known = self._targets.get(name)
+        if known is not None and known != target:
+            raise PluginError(f"{self.kind} {name!r} is registered twice: rename one of {known!r} and {target!r}")
+        self._targets[name] = target
+
+    def registered(self, name: str) -> Callable[[T], T]:
+        """:meth:`register` as a decorator."""
+
+        def decorate(target: T) -> T:
+            self.register(name, target)
+            return target
+
+        return decorate
+
+    def get(self, name: str) -> T:
+        """What ``name`` stands for, imported now if it was registered as a string."""
+        load_entry_points()
+        if name not in self._targets:
+            raise PluginError(f"unknown {self.kind} {name!r}: known are {', '.join(self) or 'none'}")
+        target = self._targets[name]
+        if isinstance(target, str):
+            target = self._targets[name] = cast("T", _import_attribute(target))
+        return target
+
+    def load_class(self, class_name: str, *, module: str | None = None, path: Path | None = None) -> type:
+        """The class a workspace names in its TOML, from a file or a module; a file is executed once per process."""
+        source = path or module or ""
+        loaded = _import_file(path) if path is not None else _import_module(module or "")
+        found = getattr(loaded, class_name, None)
+        if not isinstance(found, type):
+            raise PluginError(f"{str(source)!r} has no class {class_name!r}")
+        base = _import_attribute(self._base)
+        if isinstance(base, type) and not issubclass(found, base):
+            raise PluginError(f"class {class_name!r} in {str(source)!r} must be a subclass of {base.__name__}")
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        load_entry_points()
+        return name in self._targets
+
+    def __iter__(self) -> Iterator[str]:
+        load_entry_points()
+        return iter(sorted(self._targets))
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A model provider as data: what ``config`` has to know about it before any of its code is imported."""
+
+    prefix: str
+    factory: str
+    """``"module:function"`` that makes a model from the part behind the colon."""
+    aliases: tuple[str, ...] = ()
+    key_variables: tuple[str, ...] = ()
+    """Environment variables, one of which has to hold the key; empty: no key is needed."""
+    extra: str | None = None
+    """The extra of this package that installs its SDK."""
+
+
+providers: Registry[Provider] = Registry("model provider")
+members: Registry[type] = Registry("member type", base="mixseek.agents.member.base:BaseMemberAgent")
+metrics: Registry[type] = Registry("metric", base="mixseek.evaluator.metrics.base:BaseMetric")
+
+
+_entry_points_loaded = False
+_loading = RLock()
+
+
+def load_entry_points() -> None:
+    """Import the modules other packages announce in the group ``mixseek``, once per process."""
+    global _entry_points_loaded
+    with _loading:
+        if _entry_points_loaded:
+            return
+        # Set first: a plugin that looks something up while it registers must not start the round again.
+        _entry_points_loaded = True
+        for point in entry_points(group=ENTRY_POINT_GROUP):
+            _import_module(point.value)
+
+
+def _import_attribute(target: str) -> object:
+    module, _, attribute = target.partition(":")
+    loaded = _import_module(module)
+    if not hasattr(loaded, attribute):
+        raise PluginError(f"module {module!r} has no {attribute!r}")
+    return getattr(loaded, attribute)
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # a stranger's module may raise anything; its words are passed on
+        raise PluginError(f"module {name!r} cannot be imported: {_tell(error)}") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    resolved = path.resolve()
+    name = f"mixseek_plugin_{sha256(str(resolved).encode()).hexdigest()[:16]}"
+    with _loading:
+        if name in sys.modules:
+            return sys.modules[name]
+        spec = importlib.util.spec_from_file_location(name, resolved)
+        if spec is None or spec.loader is None or not resolved.is_file():
+            raise PluginError(f"{str(path)!r} is not a Python file")
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:  # as above
+            del sys.modules[name]
+            raise PluginError(f"{str(path)!r} cannot be imported: {_tell(error)}") from error
+        return module
+
+
+def _tell(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -1,0 +1,466 @@
+"""The values that pass between modules: frozen, and ignorant of databases and models.
+
+Every record is a pydantic model, so that a record read back from JSON is checked as it enters. Usage has the field
+names of pydantic-ai's ``RunUsage``, and messages are JSON values: nothing here imports pydantic-ai. The one function that orders
+teams, :func:`order_standings`, stands here too, beneath everything that shows or uses a ranking.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, computed_field, model_validator
+
+__all__ = [
+    "AgentType",
+    "EvaluationRequest",
+    "EvaluationResult",
+    "ExecutionStatus",
+    "ExecutionSummary",
+    "ExitReason",
+    "FailedTeamInfo",
+    "ImprovementJudgment",
+    "LeaderBoardEntry",
+    "MemberAgentResult",
+    "MemberSubmission",
+    "MemberSubmissionsRecord",
+    "MetricScore",
+    "ModelUsage",
+    "OrchestratorTask",
+    "RankingSource",
+    "Record",
+    "ResultStatus",
+    "RoundResult",
+    "RoundState",
+    "Standing",
+    "SubmissionRecord",
+    "TeamStatus",
+    "Usage",
+    "order_standings",
+    "utc_now",
+]
+
+ExitReason = Literal[
+    "max_rounds_reached",
+    "no_improvement_expected",
+    "partial_failure",
+    "partial_failure_timeout",
+    "target_score_reached",
+    "score_plateau",
+    "budget_exhausted",
+]
+ExecutionStatus = Literal["completed", "partial_failure", "failed"]
+ModelRole = Literal["leader", "member", "evaluator", "judgment"]
+
+
+def utc_now() -> datetime:
+    """The present moment; time is UTC everywhere inside, only the prompt's clock follows ``TZ``."""
+    return datetime.now(UTC)
+
+
+class Record(BaseModel):
+    """A frozen value. A template may read its fields and the properties in ``template_properties``, nothing else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    template_properties: ClassVar[frozenset[str]] = frozenset()
+
+
+# --- what a round is made of ----------------------------------------------------------------------------------------
+
+
+class Usage(Record):
+    """What model calls consumed, with the field names of pydantic-ai's ``RunUsage``."""
+
+    requests: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_read_tokens: int = 0
+    output_tokens: int = 0
+    input_audio_tokens: int = 0
+    cache_audio_read_tokens: int = 0
+    output_audio_tokens: int = 0
+    details: dict[str, int] = {}
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens in and out."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        sums = {name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields if name != "details"}
+        keys = self.details.keys() | other.details.keys()
+        details = {key: self.details.get(key, 0) + other.details.get(key, 0) for key in keys}
+        return Usage(**sums, details=details)
+
+
+class ModelUsage(Record):
+    """One line of the bill: what one agent of one team used of one model in one round."""
+
+    execution_id: str
+    team_id: str
+    round_number: int = Field(ge=1)
+    role: ModelRole
+    agent_name: str
+    model: str
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    """None where the price is not known; never taken for zero."""
+
+
+class ImprovementJudgment(Record):
+    """Whether another round is worth its money, and why."""
+
+    should_continue: bool
+    reasoning: str
+    confidence_score: float = Field(ge=0, le=1)
+
+
+class RoundState(Record):
+    """One round of a team, finished or failed."""
+
+    round_number: int = Field(ge=1)
+    submission_content: str
+    evaluation_score: FiniteFloat | None
+    """0 to 100; None when the round could not be scored, which is not a zero."""
+    score_details: dict[str, JsonValue] = {}
+    evaluation_feedback: str = ""
+    improvement_judgment: ImprovementJudgment | None = None
+    round_started_at: datetime
+    round_ended_at: datetime
+    message_history: list[JsonValue] = []
+
+
+class SubmissionRecord(Record):
+    """One past submission of a team, as the prompt strategies see it."""
+
+    round_number: int = Field(ge=1)
+    content: str
+    score: float | None
+    feedback: str = ""
+
+
+# --- evaluation -----------------------------------------------------------------------------------------------------
+
+
+class EvaluationRequest(Record):
+    """What an evaluator is asked: the original question and the submission, and whose they are."""
+
+    user_query: str
+    submission: str
+    execution_id: str | None = None
+    team_id: str | None = None
+    round_number: int | None = None
+
+
+class MetricScore(Record):
+    """What one metric says of a submission."""
+
+    metric_name: str
+    score: float
+    evaluator_comment: str = ""
+
+
+class EvaluationResult(Record):
+    """All metrics of one submission and their weighted sum; ``overall_score`` is None when it could not be scored."""
+
+    template_properties = frozenset({"feedback_summary"})
+
+    metrics: list[MetricScore]
+    overall_score: float | None
+
+    @property
+    def feedback_summary(self) -> str:
+        """The metrics' comments in one line."""
+        return " / ".join(f"{m.metric_name}: {m.evaluator_comment}" for m in self.metrics if m.evaluator_comment)
+
+
+# --- members --------------------------------------------------------------------------------------------------------
+
+
+class AgentType(StrEnum):
+    """The built-in kinds of members; plugins register more under other names."""
+
+    PLAIN = "plain"
+    WEB_SEARCH = "web_search"
+    WEB_FETCH = "web_fetch"
+    CODE_EXECUTION = "code_execution"
+    CUSTOM = "custom"
+
+
+class ResultStatus(StrEnum):
+    """How a member's work ended."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class MemberAgentResult(Record):
+    """What a member gives back for one task. ``usage_info`` and ``all_messages`` may be pydantic-ai's own objects."""
+
+    status: ResultStatus
+    content: str
+    agent_name: str
+    agent_type: str
+    timestamp: datetime = Field(default_factory=utc_now)
+    execution_time_ms: float | None = None
+    usage_info: Any = None
+    error_message: str | None = None
+    error_code: str | None = None
+    warning_message: str | None = None
+    retry_count: int = 0
+    max_retries_exceeded: bool = False
+    metadata: dict[str, Any] = {}
+    all_messages: list[Any] | None = None
+
+    # ``success`` and ``error`` are the names existing members call; pydantic has no fields of these names.
+    @classmethod
+    def success(cls, content: str, agent_name: str, agent_type: str, **more: Any) -> Self:
+        """A result that can be used."""
+        return cls(
+            status=ResultStatus.SUCCESS, content=content, agent_name=agent_name, agent_type=str(agent_type), **more
+        )
+
+    @classmethod
+    def error(cls, error_message: str, agent_name: str, agent_type: str, **more: Any) -> Self:
+        """A failure, told in words; it reaches the leader as text and the record as it is."""
+        fields: dict[str, Any] = {"content": "", **more}
+        return cls(
+            status=ResultStatus.ERROR,
+            error_message=error_message,
+            agent_name=agent_name,
+            agent_type=str(agent_type),
+            **fields,
+        )
+
+
+class MemberSubmission(Record):
+    """One call of a member by its leader, as it is kept with the round."""
+
+    agent_name: str
+    agent_type: str
+    content: str
+    status: Literal["SUCCESS", "ERROR", "WARNING"]
+    error_message: str | None = None
+    usage: Usage = Usage()
+    timestamp: datetime = Field(default_factory=utc_now)
+    execution_time_ms: float | None = None
+    all_messages: list[JsonValue] | None = None
+
+
+class MemberSubmissionsRecord(Record):
+    """All members' work in one round of a team."""
+
+    execution_id: str
+    team_id: str
+    team_name: str
+    round_number: int = Field(ge=1)
+    submissions: list[MemberSubmission] = []
+
+    @property
+    def successful_submissions(self) -> list[MemberSubmission]:
+        """Those that can be used, warnings included."""
+        return [submission for submission in self.submissions if submission.status != "ERROR"]
+
+    @property
+    def failed_submissions(self) -> list[MemberSubmission]:
+        """Those that ended in an error."""
+        return [submission for submission in self.submissions if submission.status == "ERROR"]
+
+    @property
+    def total_count(self) -> int:
+        """How many calls there were."""
+        return len(self.submissions)
+
+    @property
+    def success_count(self) -> int:
+        """How many of them can be used."""
+        return len(self.successful_submissions)
+
+    @property
+    def failure_count(self) -> int:
+        """How many of them failed."""
+        return len(self.failed_submissions)
+
+    @property
+    def total_usage(self) -> Usage:
+        """What all of them consumed together."""
+        return sum((submission.usage for submission in self.submissions), start=Usage())
+
+
+# --- the leader board -----------------------------------------------------------------------------------------------
+
+
+class LeaderBoardEntry(Record):
+    """One round of one team on the leader board."""
+
+    id: int | None = None
+    execution_id: str
+    team_id: str
+    team_name: str
+    round_number: int = Field(ge=1)
+    submission_content: str
+    submission_format: str = "md"
+    score: FiniteFloat | None
+    score_details: dict[str, JsonValue] = {}
+    final_submission: bool = False
+    exit_reason: ExitReason | None = None
+    created_at: datetime = Field(default_factory=utc_now)
+    updated_at: datetime = Field(default_factory=utc_now)
+
+
+class Standing(Record):
+    """A team's place in one execution."""
+
+    rank: int = Field(default=1, ge=1)
+    team_id: str
+    team_name: str
+    best_score: float
+    latest_round: int
+    total_rounds: int
+
+
+def order_standings(standings: Iterable[Standing]) -> list[Standing]:
+    """The one order of teams: best score, then the later round, then the team's id; ranks are numbered anew.
+
+    >>> a, b = (Standing(team_id=t, team_name=t, best_score=80, latest_round=2, total_rounds=2) for t in "ab")
+    >>> [(s.rank, s.team_id) for s in order_standings([b, a])]
+    [(1, 'a'), (2, 'b')]
+    """
+    ordered = sorted(standings, key=lambda s: (-s.best_score, -s.latest_round, s.team_id))
+    return [standing.model_copy(update={"rank": rank}) for rank, standing in enumerate(ordered, 1)]
+
+
+@runtime_checkable
+class RankingSource(Protocol):
+    """Anything that knows the leader board of an execution: the store, or a run that keeps none."""
+
+    async def get_leader_board_ranking(self, execution_id: str) -> Sequence[dict[str, Any]]:
+        """Teams in order, each ``{"team_id", "team_name", "max_score", "total_rounds"}``."""
+        ...
+
+
+# --- a run ----------------------------------------------------------------------------------------------------------
+
+
+class OrchestratorTask(Record):
+    """One task for all teams, with the limits they play under."""
+
+    execution_id: str = Field(default_factory=lambda: str(uuid4()))
+    user_prompt: str
+    team_configs: list[Path] = Field(min_length=1)
+    created_at: datetime = Field(default_factory=utc_now)
+    timeout_seconds: int = Field(gt=0)
+    max_rounds: int = Field(default=5, ge=1, le=10)
+    min_rounds: int = Field(default=2, ge=1)
+    submission_timeout_seconds: int = Field(default=300, gt=0)
+    judgment_timeout_seconds: int = Field(default=60, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _min_rounds_follow_max_rounds(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("min_rounds") is None and isinstance(data.get("max_rounds", 5), int):
+            return {**data, "min_rounds": min(2, data.get("max_rounds", 5))}
+        return data
+
+    @model_validator(mode="after")
+    def _min_rounds_within_max_rounds(self) -> Self:
+        if self.min_rounds > self.max_rounds:
+            raise ValueError(f"min_rounds ({self.min_rounds}) must be <= max_rounds ({self.max_rounds})")
+        return self
+
+
+class TeamStatus(Record):
+    """Where a team stands in a run."""
+
+    team_id: str
+    team_name: str
+    status: Literal["pending", "running", "completed", "failed", "timeout"] = "pending"
+    current_round: int = 0
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    error_message: str | None = None
+
+
+class RoundResult(Record):
+    """The best round of a team, with what the team consumed."""
+
+    execution_id: str
+    team_id: str
+    team_name: str
+    round_number: int = Field(ge=1)
+    submission_content: str
+    evaluation_score: float | None
+    evaluation_feedback: str = ""
+    usage: Usage = Usage()
+    execution_time_seconds: float
+    completed_at: datetime = Field(default_factory=utc_now)
+
+
+class FailedTeamInfo(Record):
+    """A team that failed, and why."""
+
+    team_id: str
+    team_name: str
+    error_message: str
+
+
+class ExecutionSummary(Record):
+    """The outcome of an execution. A team that failed after a finished round is among results and failures: partial."""
+
+    execution_id: str
+    user_prompt: str
+    team_results: list[LeaderBoardEntry]
+    best_team_id: str | None = None
+    best_score: float | None = None
+    total_execution_time_seconds: float
+    failed_teams_info: list[FailedTeamInfo] = []
+    created_at: datetime = Field(default_factory=utc_now)
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    bill: list[ModelUsage] = []
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def total_teams(self) -> int:
+        """How many teams took part."""
+        return len(self._with_result | self._failed)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def completed_teams(self) -> int:
+        """How many teams have a result, partial ones included."""
+        return len(self._with_result)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def failed_teams(self) -> int:
+        """How many teams failed, partial ones included."""
+        return len(self._failed)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def partial_team_ids(self) -> list[str]:
+        """Teams that failed but have a finished round."""
+        return sorted(self._with_result & self._failed)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def partial_teams(self) -> int:
+        """How many such teams there are."""
+        return len(self.partial_team_ids)
+
+    @property
+    def _with_result(self) -> set[str]:
+        return {entry.team_id for entry in self.team_results}
+
+    @property
+    def _failed(self) -> set[str]:
+        return {team.team_id for team in self.failed_teams_info}

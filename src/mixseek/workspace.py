@@ -1,0 +1,69 @@
+"""Where things are: one workspace is one directory, and these are the names inside it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mixseek.errors import WorkspaceNotFoundError
+
+__all__ = ["WORKSPACE_VARIABLE", "Workspace"]
+
+WORKSPACE_VARIABLE = "MIXSEEK_WORKSPACE"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A directory with configuration, results and logs.
+
+    >>> Workspace(Path("/srv/mixseek")).database
+    PosixPath('/srv/mixseek/mixseek.db')
+    """
+
+    root: Path
+
+    @classmethod
+    def locate(cls, path: Path | str | None = None, environ: Mapping[str, str] = os.environ) -> "Workspace":
+        """The workspace at ``path``, else the one ``$MIXSEEK_WORKSPACE`` names; it has to be a directory."""
+        named = path if path is not None else environ.get(WORKSPACE_VARIABLE)
+        if not named:
+            raise WorkspaceNotFoundError(f"no workspace: give --workspace DIR or set {WORKSPACE_VARIABLE}")
+        root = Path(named).expanduser().absolute()
+        if not root.exists():
+            raise WorkspaceNotFoundError(
+                f"workspace {str(root)!r} does not exist: create the directory or name another"
+            )
+        if not root.is_dir():
+            raise WorkspaceNotFoundError(
+                f"workspace {str(root)!r} is not a directory: name the directory that holds it"
+            )
+        return cls(root)
+
+    @property
+    def configs(self) -> Path:
+        """Where the TOML files are."""
+        return self.root / "configs"
+
+    @property
+    def prompt_templates(self) -> Path:
+        """Where a workspace may keep ``initial_prompt.jinja2`` and ``continuation_prompt.jinja2``."""
+        return self.configs / "prompt_templates"
+
+    @property
+    def env_file(self) -> Path:
+        """Variables that hold where the environment is silent."""
+        return self.root / ".env"
+
+    @property
+    def database(self) -> Path:
+        """The results (DuckDB)."""
+        return self.root / "mixseek.db"
+
+    def resolve(self, path: Path | str) -> Path:
+        """A path found inside a file: relative ones start at the workspace."""
+        return self.root / Path(path).expanduser()
+
+    def find(self, path: Path | str) -> Path:
+        """A path given on the command line: relative ones are tried in the current directory, then in the workspace."""
+        given = Path(path).expanduser()
+        return given.absolute() if given.is_absolute() or given.exists() else self.root / given
