@@ -1,8 +1,8 @@
 """Registries for the three things a stranger may add: model providers, members and metrics.
 
 A registration is a name and either the object itself or a string ``"module:attribute"`` that is imported when it is
-first used, so that registering costs nothing. Built-ins register the same way as anyone's. A package adds its own by an entry
-point in the group ``mixseek`` that names a module; importing that module runs its registrations:
+first used, so that registering costs nothing. Built-ins register the same way as anyone's. A package adds its own by an
+entry point in the group ``mixseek`` that names a module; importing that module runs its registrations:
 
     [project.entry-points.mixseek]
     my_metrics = "my_package.mixseek_plugins"
@@ -50,7 +50,7 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str, base: str = "builtins:object") -> None:
         self.kind = kind
-        # Named as a string: the base classes stand above this module, and asking for the list of names must not load them.
+        # Named as a string: base classes stand above this module, and asking for the list of names must not load them.
         self._base = base
         self._targets: dict[str, T | str] = {}
 

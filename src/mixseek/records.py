@@ -1,8 +1,8 @@
 """The values that pass between modules: frozen, and ignorant of databases and models.
 
 Every record is a pydantic model, so that a record read back from JSON is checked as it enters. Usage has the field
-names of pydantic-ai's ``RunUsage``, and messages are JSON values: nothing here imports pydantic-ai. The one function that orders
-teams, :func:`order_standings`, stands here too, beneath everything that shows or uses a ranking.
+names of pydantic-ai's ``RunUsage``, and messages are JSON values: nothing here imports pydantic-ai. The one function
+that orders teams, :func:`order_standings`, stands here too, beneath everything that shows or uses a ranking.
 """
 
 from collections.abc import Iterable, Sequence

@@ -29,8 +29,8 @@ class BaseMemberAgent(ABC):
     async def execute(self, task: str, context: dict[str, Any] | None = None, **kwargs: Any) -> MemberAgentResult:
         """Do ``task``; ``context`` has ``execution_id``, ``team_id`` and ``round_number``."""
 
-    async def initialize(self) -> None:
+    async def initialize(self) -> None:  # noqa: B027  # optional to override
         """Get ready; a member that holds nothing need not override it."""
 
-    async def cleanup(self) -> None:
+    async def cleanup(self) -> None:  # noqa: B027  # as above
         """Let go of what ``initialize`` took."""
