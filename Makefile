@@ -1,0 +1,52 @@
+# Every target sets up what it needs by itself: a virtual environment in .venv, with exactly the versions of constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+EXTRAS := dev
+
+.PHONY: demo test check soak bench format constraints clean
+
+demo: .venv/ready
+	@$(BIN)/python examples/three_rounds.py
+
+test: .venv/ready
+	$(BIN)/pytest -n 2 --dist worksteal
+
+check: .venv/ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The large counts; minutes, not seconds. What it prints is kept with the date and the command that made it.
+soak: .venv/ready
+	@mkdir -p docs/evidence
+	$(BIN)/python -m soak | tee docs/evidence/soak.txt
+
+bench: .venv/ready
+	@$(BIN)/python -m bench
+
+format: .venv/ready
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# Newest versions within the ranges of pyproject.toml, with hashes and without naming any host.
+constraints: .venv/ready
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --all-extras --strip-extras --allow-unsafe --no-header \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --annotation-style=line \
+		--output-file constraints.txt pyproject.toml
+
+clean:
+	rm -rf .venv build dist
+
+# pip itself comes first: only a recent one takes its hashes from a constraints file. The project is installed last, as
+# a link to src/, since a directory has no hash.
+.venv/ready: constraints.txt pyproject.toml
+	$(PYTHON) -m venv --clear .venv
+	sed -n '/^pip==/,/[^\\]$$/p' constraints.txt > .venv/pip.txt
+	$(BIN)/pip install --quiet --require-hashes -r .venv/pip.txt
+	$(BIN)/python -c "import sys, tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+		print(*p['dependencies'], *(d for e in sys.argv[1:] for d in p['optional-dependencies'][e]), sep='\n')" \
+		$(EXTRAS) > .venv/requirements.txt
+	$(BIN)/pip install --quiet --require-hashes -c constraints.txt -r .venv/requirements.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
