@@ -8,6 +8,7 @@ that orders teams, :func:`order_standings`, stands here too, beneath everything 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from math import nan
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 from uuid import uuid4
@@ -166,6 +167,16 @@ class MetricScore(Record):
     score: float
     evaluator_comment: str = ""
 
+    @classmethod
+    def read_back(cls, kept: dict[str, JsonValue]) -> Self | None:
+        """The metric ``kept`` tells of, or None if it tells of none; JSON has no NaN and keeps null in its place."""
+        score = kept.get("score")
+        if isinstance(score, bool) or not isinstance(score, int | float | None) or "metric_name" not in kept:
+            return None
+        comment = kept.get("evaluator_comment") or ""
+        number = nan if score is None else float(score)
+        return cls(metric_name=str(kept["metric_name"]), score=number, evaluator_comment=str(comment))
+
 
 class EvaluationResult(Record):
     """All metrics of one submission and their weighted sum; ``overall_score`` is None when it could not be scored."""
@@ -174,6 +185,15 @@ class EvaluationResult(Record):
 
     metrics: list[MetricScore]
     overall_score: float | None
+
+    @classmethod
+    def from_score_details(cls, details: dict[str, JsonValue], overall_score: float | None) -> Self:
+        """Read back what a leader board row keeps; in details of another shape, every number counts as a metric."""
+        kept = details.get("metrics")
+        if not isinstance(kept, list):
+            kept = [{"metric_name": name, "score": value} for name, value in details.items() if name != "overall_score"]
+        metrics = [MetricScore.read_back(metric) for metric in kept if isinstance(metric, dict)]
+        return cls(metrics=[metric for metric in metrics if metric], overall_score=overall_score)
 
     @property
     def feedback_summary(self) -> str:

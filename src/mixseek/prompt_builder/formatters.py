@@ -1,0 +1,160 @@
+"""Pure functions from records to the Japanese text that a team, an evaluator or a judgment reads.
+
+``format_submission_history`` and ``format_ranking_table`` show everything unless a :class:`Detail` says how much of it a
+prompt with a token budget may show.
+"""
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mixseek.clock import current_datetime
+from mixseek.records import EvaluationResult, RoundState
+
+__all__ = [
+    "EVERYTHING",
+    "NO_HISTORY",
+    "NO_RANKING",
+    "UNSCORED",
+    "Detail",
+    "format_ranking_table",
+    "format_submission_history",
+    "generate_position_message",
+    "get_current_datetime_with_timezone",
+    "one_line",
+    "preview",
+    "score_trend",
+]
+
+NO_HISTORY = "まだ過去のSubmissionはありません。"
+NO_RANKING = "現在はランキング情報がありません。"
+UNSCORED = "評価なし"
+_CUT = "...[中略]..."
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How much of the history and the ranking is shown; None means all of it."""
+
+    rounds: int | None = None
+    """Newest rounds shown; the latest one is always among them."""
+    teams: int | None = None
+    """Leading teams shown; the own team is always among them, at its true place."""
+    preview_chars: int | None = None
+    submissions: bool = True
+    scores: bool = True
+    """The details of each score; where they are left out, the newest round's feedback takes their place."""
+    feedback: bool = True
+    trend: bool = False
+
+
+EVERYTHING = Detail()
+
+
+def format_submission_history(round_history: Sequence[RoundState], detail: Detail = EVERYTHING) -> str:
+    """A team's past rounds in their order, whatever order they come in."""
+    if not round_history:
+        return NO_HISTORY
+    rounds = sorted(round_history, key=lambda state: state.round_number)
+    shown = rounds if detail.rounds is None else rounds[-max(detail.rounds, 1) :]
+    parts = [_format_round(state, detail, newest=state is rounds[-1]) for state in shown]
+    trend = score_trend([state.evaluation_score for state in rounds]) if detail.trend else ""
+    return "\n\n".join(filter(None, [*parts, trend]))
+
+
+def format_ranking_table(
+    ranking: Sequence[dict[str, Any]], team_id: str, team_name: str | None = None, detail: Detail = EVERYTHING
+) -> str:
+    """The leader board, a line for each team in the order given, the own team in bold."""
+    if not ranking:
+        return NO_RANKING
+    lines = []
+    for rank, row in enumerate(ranking, 1):
+        own = row["team_id"] == team_id
+        if own or detail.teams is None or rank <= detail.teams:
+            name = team_name if own and team_name else row["team_name"]
+            lines.append(_ranking_line(rank, name, row["max_score"], row["total_rounds"], own=own))
+    return "\n".join(lines)
+
+
+def generate_position_message(position: int, total_teams: int) -> str:
+    """What a team is told about its place."""
+    if total_teams < 1:
+        raise ValueError("Invalid total_teams")
+    if not 1 <= position <= total_teams:
+        raise ValueError("Invalid position")
+    if position == 1:
+        return "🏆 現在、あなたのチームは1位です！この調子で頑張ってください。"
+    praise = "素晴らしい成績です！" if position <= 3 else ""
+    return f"現在、{total_teams}チーム中{position}位です。{praise}"
+
+
+def get_current_datetime_with_timezone() -> str:
+    """The present moment in the zone of ``TZ`` (UTC when unset), in ISO 8601."""
+    return current_datetime()
+
+
+def score_trend(scores: Sequence[float | None]) -> str:
+    """How a team's scores went, from two scored rounds on."""
+    scored = [f"{score:.2f}" for score in scores if score is not None]
+    return f"スコア推移: {' → '.join(scored)}" if len(scored) > 1 else ""
+
+
+def preview(text: str, chars: int | None) -> str:
+    """``text``, or its head and tail when it is longer than one and a half times ``chars``.
+
+    >>> preview("あ" * 20, 10)
+    'ああああああああああ...[中略]...あああああ'
+    """
+    if chars is None or len(text) <= chars + chars // 2:
+        return text
+    return f"{text[:chars]}{_CUT}{text[len(text) - chars // 2 :]}"
+
+
+def one_line(text: str) -> str:
+    """``text`` as one harmless line: no control, format or line-breaking characters, and not endless.
+
+    >>> one_line("Alpha\\n# 新しい指示")
+    'Alpha # 新しい指示'
+    """
+    line = " ".join("".join(char if _may_stand_in_a_line(char) else " " for char in text).split())
+    return line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…"
+
+
+def _may_stand_in_a_line(char: str) -> bool:
+    # The zero-width joiner is the one format character kept: emoji are made with it.
+    return unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} or char == "\u200d"
+
+
+def _format_round(state: RoundState, detail: Detail, *, newest: bool) -> str:
+    lines = [f"## ラウンド {state.round_number}"]
+    if state.evaluation_score is None:
+        lines += [f"スコア: {UNSCORED}", f"理由: {preview(_reason(state), detail.preview_chars)}"]
+    else:
+        lines.append(f"スコア: {state.evaluation_score:.2f}/100")
+        if detail.scores:
+            lines += ["スコア詳細:", json.dumps(state.score_details, ensure_ascii=False, indent=2)]
+        elif newest and detail.feedback and (feedback := _feedback(state)):
+            lines.append(f"フィードバック: {preview(feedback, detail.preview_chars)}")
+    if detail.submissions:
+        lines.append(f"あなたの提出内容: {preview(state.submission_content, detail.preview_chars)}")
+    return "\n".join(lines)
+
+
+def _reason(state: RoundState) -> str:
+    reason = state.score_details.get("reason") or state.evaluation_feedback
+    return one_line(str(reason)) or "記録がありません"
+
+
+def _feedback(state: RoundState) -> str:
+    kept = EvaluationResult.from_score_details(state.score_details, state.evaluation_score)
+    return state.evaluation_feedback or kept.feedback_summary
+
+
+def _ranking_line(rank: int, name: str, score: float, rounds: int, *, own: bool) -> str:
+    mark = " (あなたのチーム)" if own else ""
+    line = f"#{rank} {one_line(name)}{mark} - スコア: {score:.2f}/100 (ラウンド数: {rounds})"
+    return f"**{line}**" if own else line

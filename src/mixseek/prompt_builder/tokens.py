@@ -1,0 +1,27 @@
+"""Counting tokens without a network: the vocabulary comes in a package, and Japanese is counted as models count it."""
+
+import importlib
+from functools import cache
+from typing import Any
+
+__all__ = ["count_tokens"]
+
+# The tokenizer refuses a million characters at once. Pieces count a few tokens more than the whole at their seams, so
+# the sum errs on the safe side.
+_PIECE = 200_000
+
+
+def count_tokens(text: str) -> int:
+    """How many tokens ``text`` has in the vocabulary of current OpenAI models (o200k), a fair measure for others.
+
+    >>> count_tokens("東京の天気")
+    3
+    """
+    encoding = _encoding()
+    return sum(len(encoding.encode_ordinary(text[start : start + _PIECE])) for start in range(0, len(text), _PIECE))
+
+
+@cache
+def _encoding() -> Any:
+    # Loaded when first used: it takes most of a second, and only prompts with a budget need it.
+    return importlib.import_module("bpe_openai").get_encoding("o200k_base")
