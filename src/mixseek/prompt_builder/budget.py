@@ -39,8 +39,8 @@ def fit(
     chosen = bisect_left(range(len(steps) - 1), True, key=lambda step: tokens(step) <= budget)
     if tokens(chosen) > budget:
         logger.warning(
-            "%s needs %d tokens, over the budget of %d (round_prompt.estimated_prompt_tokens): the task, the fixed text "
-            "of the template, the own place and the latest score alone exceed it, so nothing more was cut",
+            "%s needs %d tokens, over the budget of %d (round_prompt.estimated_prompt_tokens): the task, the template "
+            "itself, the own place and the latest score alone exceed it, so nothing more was cut",
             what,
             tokens(chosen),
             budget,

@@ -1,7 +1,7 @@
 """A block of data inside a prompt that a model must not take for instructions.
 
-The block's delimiters carry a nonce that whoever wrote the text could not know, and anything in the text that looks like
-a delimiter is changed so that it is none. A submission can so neither close its block nor open another.
+The block's delimiters carry a nonce that whoever wrote the text could not know, and whatever in the text looks like a
+delimiter is changed so that it is none. A submission can so neither close its block nor open another.
 """
 
 import re

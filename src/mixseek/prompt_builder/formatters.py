@@ -1,7 +1,7 @@
 """Pure functions from records to the Japanese text that a team, an evaluator or a judgment reads.
 
-``format_submission_history`` and ``format_ranking_table`` show everything unless a :class:`Detail` says how much of it a
-prompt with a token budget may show.
+``format_submission_history`` and ``format_ranking_table`` show everything, unless a :class:`Detail` says how much of it
+a prompt with a token budget may show.
 """
 
 import json
