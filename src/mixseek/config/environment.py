@@ -1,0 +1,118 @@
+"""Settings from variables: ``PREFIX_FIELD`` and, for a key inside a table, ``PREFIX_TABLE__KEY``.
+
+Text is taken as it is where a field takes text, numbers and booleans are read as such, lists and tables are JSON.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, get_origin
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from mixseek.config.layers import KeyPath, Layer, Source
+from mixseek.config.masking import mask
+from mixseek.config.shape import allowed, alternatives, field_at, key_of, model_of, takes_text
+from mixseek.errors import Problem
+
+__all__ = ["NOT_FROM_ENVIRONMENT", "Variables", "environment_layer", "variable_names"]
+
+NOT_FROM_ENVIRONMENT = "not from the environment"
+"""Marks a field that no variable may set."""
+
+
+class Variables(BaseModel, frozen=True):
+    """Which variables belong to a settings model."""
+
+    prefix: str
+    aliases: Mapping[str, str] = {}
+    """Whole names that set a field too; the prefixed name is stronger."""
+    foreign: tuple[str, ...] = ()
+    """Longer prefixes, and whole names, that start alike but belong to others."""
+    strict: bool = True
+    """Whether every variable with the prefix has to be a field; otherwise only those that look like a slip."""
+
+
+def environment_layer(
+    model: type[BaseModel], variables: Variables, environ: Mapping[str, str], source: Source, file: str | None = None
+) -> Layer:
+    """The values that ``environ`` has for ``model``, and what is wrong with them."""
+    values: dict[str, Any] = {}
+    places: dict[KeyPath, str] = {}
+    problems: list[Problem] = []
+    for name, path in _paths(variables, environ):
+        field = field_at(model, path)
+        if field is None or NOT_FROM_ENVIRONMENT in field.metadata:
+            problems += _unknown(model, variables, name, file)
+            continue
+        try:
+            value = _parse(field, environ[name])
+        except ValueError:
+            problems.append(Problem(f"{mask(environ[name], name)!r} is not {allowed(field)}", file, name))
+            continue
+        _put(values, path, value)
+        places[path] = f"{file}: {name}" if file else name
+    return Layer(source, values, places, tuple(problems))
+
+
+def variable_names(model: type[BaseModel], variables: Variables) -> dict[KeyPath, str]:
+    """The variable of every field and of every field of its tables."""
+    return {path: variables.prefix + "__".join(path).upper() for path in _field_paths(model)}
+
+
+def _paths(variables: Variables, environ: Mapping[str, str]) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """Aliases first, so that the prefixed names overwrite them."""
+    for alias, field in variables.aliases.items():
+        if alias in environ:
+            yield alias, (field,)
+    # Shorter names first: a table given whole as JSON lies beneath the variables of its single keys.
+    for name in sorted(environ, key=lambda name: (len(name), name)):
+        if name.startswith(variables.prefix) and not name.startswith(variables.foreign):
+            yield name, tuple(name.removeprefix(variables.prefix).lower().split("__"))
+
+
+def _field_paths(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterable[tuple[str, ...]]:
+    for name, field in model.model_fields.items():
+        if NOT_FROM_ENVIRONMENT in field.metadata:
+            continue
+        path = (*above, key_of(name, field))
+        inner = model_of(field.annotation)
+        if inner is not None:
+            yield from _field_paths(inner, path)
+        else:
+            yield path
+
+
+def _parse(field: FieldInfo, text: str) -> Any:
+    if takes_text(field.annotation):
+        return text
+    if any(_is_container(kind) for kind in alternatives(field.annotation)):
+        return json.loads(text)
+    try:
+        return TypeAdapter[Any](Any if field.annotation is None else field.annotation).validate_python(text)
+    except ValidationError as error:
+        raise ValueError(text) from error
+
+
+def _is_container(kind: Any) -> bool:
+    return get_origin(kind) in (list, dict) or model_of(kind) is not None
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    *above, last = path
+    for part in above:
+        inner = values.get(part)
+        values[part] = dict(inner) if isinstance(inner, Mapping) else {}
+        values = values[part]
+    values[last] = value
+
+
+def _unknown(model: type[BaseModel], variables: Variables, name: str, file: str | None) -> list[Problem]:
+    known = sorted(variable_names(model, variables).values())
+    near = get_close_matches(name, known, n=1, cutoff=0.6 if variables.strict else 0.85)
+    if near:
+        return [Problem(f"unknown variable; did you mean {near[0]}?", file, name)]
+    if variables.strict:
+        return [Problem(f"unknown variable; known with this prefix are {', '.join(known)}", file, name)]
+    return []

@@ -1,0 +1,693 @@
+"""What may be set: one model per thing, frozen, checked when it is made.
+
+Types are strict, so that ``max_rounds = "5"`` in a file is a mistake and not a five; what comes from the environment
+is text and is read as the field's type before it gets here. ``None`` stands for "not set".
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from mixseek.config.environment import NOT_FROM_ENVIRONMENT, Variables, environment_layer
+from mixseek.config.layers import KeyPath, Origin
+from mixseek.errors import ConfigurationError
+from mixseek.records import AgentType
+from mixseek.templating import DEFAULT_EVALUATOR_USER_PROMPT, DEFAULT_JUDGMENT_USER_PROMPT, DEFAULT_TEAM_USER_PROMPT
+
+__all__ = [
+    "BUILT_IN_METRICS",
+    "OLDER_SPELLINGS",
+    "BudgetSettings",
+    "CodeExecutionSettings",
+    "CustomMetricSettings",
+    "EvaluatorSettings",
+    "JudgmentSettings",
+    "LLMDefaultSettings",
+    "LeaderSettings",
+    "McpServerSettings",
+    "MemberAgentConfig",
+    "MemberSettings",
+    "MetricSettings",
+    "ModelParams",
+    "OrchestratorSettings",
+    "PluginSettings",
+    "PriceSettings",
+    "PromptBuilderSettings",
+    "ProviderSettings",
+    "ProvidersSettings",
+    "RoundPromptConfig",
+    "Settings",
+    "StorageSettings",
+    "TeamReference",
+    "TeamSettings",
+    "ToolSettings",
+    "WebFetchSettings",
+    "WebSearchSettings",
+    "default_tool_name",
+]
+
+BUILT_IN_METRICS = ("ClarityCoherence", "Coverage", "Relevance", "LLMPlain")
+
+_WEIGHTS_SUM_TOLERANCE = 0.001
+_TOOL_NAME_LENGTH = 64
+_TOOL_PREFIX = "delegate_to_"
+
+# --- kinds of values ------------------------------------------------------------------------------------------------
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("cannot be empty")
+    return text
+
+
+def _model_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*:\S+", name):
+        raise ValueError(f'{name!r} does not name a model: write "provider:name", as in "openai:gpt-5-mini"')
+    return name
+
+
+def _model_name_or_none(name: str) -> str:
+    return name if name == "none" else _model_name(name)
+
+
+def _function_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+        raise ValueError(f'{name!r} does not name a function: write "module:function"')
+    return name
+
+
+def _variable_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError("give the name of the environment variable that holds the key, never the key itself")
+    return name
+
+
+def _web_address(address: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/]+\S*", address):
+        raise ValueError(f'{address!r} is not a web address: it starts with "http://" or "https://"')
+    return address
+
+
+def _web_address_without_credentials(address: str) -> str:
+    if "@" in address.partition("://")[2].partition("/")[0]:
+        raise ValueError("keys and passwords do not belong in a file: take them out of the address")
+    return _web_address(address)
+
+
+def _tool_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name):
+        raise ValueError(f"{name!r} is no tool name: letters, digits, _ and -, at most 64, a letter or _ first")
+    return name
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+ModelName = Annotated[str, AfterValidator(_model_name)]
+FunctionName = Annotated[str, AfterValidator(_function_name)]
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+ToolName = Annotated[str, AfterValidator(_tool_name)]
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def default_tool_name(name: str) -> str:
+    """The tool a leader calls a member by.
+
+    >>> default_tool_name("researcher")
+    'delegate_to_researcher'
+    >>> default_tool_name("調査 A")
+    'delegate_to_A_95b697de'
+    """
+    plain = _TOOL_PREFIX + name
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and len(plain) <= _TOOL_NAME_LENGTH:
+        return plain
+    # Two names may have the same slug; the hash of the whole name keeps their tools apart.
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    room = _TOOL_NAME_LENGTH - len(_TOOL_PREFIX) - len(digest) - 1
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:room]
+    return _TOOL_PREFIX + "_".join(part for part in (slug, digest) if part)
+
+
+# --- the base of all ------------------------------------------------------------------------------------------------
+
+
+class Settings(BaseModel):
+    """Frozen, closed and strict; remembers where its values came from when a file was read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+    _origins: Mapping[KeyPath, tuple[Origin, ...]] = PrivateAttr(default_factory=dict)
+
+
+class ModelParams(Settings):
+    """How a model is asked; the same block wherever a model is named."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2, description="Randomness of the answers.")
+    max_tokens: int | None = Field(default=None, ge=1, description="Longest answer, in tokens.")
+    timeout_seconds: int | None = Field(default=None, ge=1, description="Longest wait for one answer.")
+    max_retries: int | None = Field(default=None, ge=0, description="Further tries after a failed call.")
+    stop_sequences: list[str] | None = Field(default=None, description="Texts that end an answer.")
+    top_p: float | None = Field(default=None, ge=0, le=1, description="Share of the probability mass to draw from.")
+    seed: int | None = Field(default=None, description="Makes answers repeatable where the provider can.")
+
+
+# --- prompt builder file --------------------------------------------------------------------------------------------
+
+
+class RoundPromptConfig(Settings):
+    """Limits of what a prompt carries over from earlier rounds; without this table there are none."""
+
+    max_submission_history_items: int = Field(default=5, ge=1, le=1000, description="Newest rounds kept.")
+    max_leaderboard_display_teams: int = Field(default=10, ge=1, le=1000, description="Teams shown of the ranking.")
+    submission_preview_chars: int = Field(default=200, ge=2, le=1_000_000, description="Characters of a submission.")
+    enable_trend_analysis: bool = Field(default=True, description="Whether the scores are also shown as a trend.")
+    estimated_prompt_tokens: int = Field(default=3000, ge=1, le=10_000_000, description="Budget of a whole prompt.")
+
+
+class _VariablesSource(PydanticBaseSettingsSource):
+    """The environment as our own rules read it: pydantic-settings would take the bare ``TEAM_USER_PROMPT`` too."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        variables = PromptBuilderSettings.variables
+        layer = environment_layer(PromptBuilderSettings, variables, os.environ, "environment")
+        if layer.problems:
+            raise ConfigurationError(layer.problems)
+        return dict(layer.values)
+
+
+class PromptBuilderSettings(BaseSettings):
+    """The three prompt templates and the limits of what they carry; made alone it reads the environment."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", strict=True)
+
+    variables: ClassVar[Variables] = Variables(
+        prefix="MIXSEEK_PROMPT_BUILDER__",
+        aliases={
+            "MIXSEEK_TEAM_USER_PROMPT": "team_user_prompt",
+            "MIXSEEK_EVALUATOR_USER_PROMPT": "evaluator_user_prompt",
+            "MIXSEEK_JUDGMENT_USER_PROMPT": "judgment_user_prompt",
+        },
+    )
+
+    team_user_prompt: str = Field(
+        default=DEFAULT_TEAM_USER_PROMPT, description="Jinja2 template of what a team is told."
+    )
+    evaluator_user_prompt: str = Field(
+        default=DEFAULT_EVALUATOR_USER_PROMPT, description="Jinja2 template of what the evaluator is told."
+    )
+    judgment_user_prompt: str = Field(
+        default=DEFAULT_JUDGMENT_USER_PROMPT, description="Jinja2 template of what the judgment is told."
+    )
+    round_prompt: RoundPromptConfig | None = Field(
+        default=None, description="Limits of what a prompt carries over from earlier rounds; absent: no limits."
+    )
+
+    _origins: Mapping[KeyPath, tuple[Origin, ...]] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then our variables; files are the manager's."""
+        return init_settings, _VariablesSource(settings_cls)
+
+    @field_validator("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
+    @classmethod
+    def _has_text(cls, template: str, info: Any) -> str:
+        if not template.strip():
+            raise ValueError(f"{info.field_name} cannot be empty")
+        return template
+
+
+# --- member file and members of a team ------------------------------------------------------------------------------
+
+
+class PluginSettings(Settings):
+    """Where the class of a custom member is: a module or a file, and the class in it."""
+
+    agent_module: Text | None = Field(default=None, description="Module to import.")
+    path: Text | None = Field(default=None, description="Python file to load, instead of a module.")
+    agent_class: Text = Field(description="Class in it, a subclass of BaseMemberAgent.")
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Self:
+        if self.agent_module is None and self.path is None:
+            raise ValueError('says neither "agent_module" nor "path": name the module or the file of the class')
+        return self
+
+
+class WebSearchSettings(Settings):
+    """How a member searches the web."""
+
+    max_results: int = Field(default=10, ge=1, le=50, description="Results taken of one search.")
+    timeout: int = Field(default=30, ge=1, description="Longest wait for one search, in seconds.")
+    include_raw_content: bool | None = Field(default=None, description="Accepted in existing files; has no effect.")
+
+
+class WebFetchSettings(Settings):
+    """How a member reads web pages."""
+
+    max_uses: int | None = Field(default=None, ge=1, description="Pages read in one task.")
+    allowed_domains: list[str] | None = Field(default=None, description="Only these domains.")
+    blocked_domains: list[str] | None = Field(default=None, description="Never these domains.")
+    enable_citations: bool = Field(default=False, description="Whether the answer cites what it read.")
+    max_content_tokens: int | None = Field(default=None, ge=1, description="Tokens taken of one page.")
+
+    @model_validator(mode="after")
+    def _one_list_of_domains(self) -> Self:
+        if self.allowed_domains and self.blocked_domains:
+            raise ValueError('has both "allowed_domains" and "blocked_domains": keep one of them')
+        return self
+
+
+class CodeExecutionSettings(Settings):
+    """How a member runs code; further keys are kept for agents that read their own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    backend: Literal["auto", "provider", "monty", "bubblewrap"] = Field(default="auto", description="Where code runs.")
+
+
+class ToolSettings(Settings):
+    """Settings of a member's tools; any further table is kept for custom agents that read their own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    __pydantic_extra__: dict[str, dict[str, JsonValue]]
+
+    web_search: WebSearchSettings | None = Field(default=None, description="Searching the web.")
+    web_fetch: WebFetchSettings | None = Field(default=None, description="Reading web pages.")
+    code_execution: CodeExecutionSettings | None = Field(default=None, description="Running code.")
+
+
+class McpServerSettings(Settings):
+    """A server of tools: a command to start, or an address to call."""
+
+    command: Text | None = Field(default=None, description="Program to start; it speaks on standard input and output.")
+    args: list[str] = Field(default=[], description="Arguments of the program.")
+    env: dict[str, str] = Field(default={}, description="Variables of the program.")
+    url: WebAddress | None = Field(default=None, description="Address to call, instead of a command.")
+    headers: dict[str, str] = Field(default={}, description="HTTP headers of a call.")
+    timeout_seconds: int = Field(default=30, ge=1, description="Longest wait for the server.")
+
+    @model_validator(mode="after")
+    def _command_or_url(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError('needs either "command" or "url"')
+        return self
+
+
+class MemberAgentConfig(ModelParams):
+    """A member of a team, inline in the team file or in a file of its own."""
+
+    name: Text = Field(description='Name in the team; also read as "agent_name".')
+    type: Text = Field(description='Kind of member; also read as "agent_type".')
+    model: ModelName = Field(description="Model that works, as provider:name.")
+    description: str = Field(default="", description="What the member is good for.")
+    tool_name: ToolName = Field(
+        default_factory=lambda data: default_tool_name(data["name"]),
+        description="Tool the leader calls it by; absent: delegate_to_<name>.",
+    )
+    tool_description: str = Field(
+        default_factory=lambda data: str(data["description"]),
+        description="What the leader is told of the tool; absent: the description.",
+    )
+    max_retries: int = Field(default=3, ge=0, description="Further tries after a failed call.")
+    system_instruction: str | None = Field(default=None, description="What the member is told it is.")
+    system_prompt: str | None = Field(default=None, description="A system prompt beside the instruction.")
+    plugin: PluginSettings | None = Field(default=None, description='The class of a member of type "custom".')
+    tool_settings: ToolSettings | None = Field(default=None, description="Settings of its tools.")
+    metadata: dict[str, Any] = Field(default={}, description="Anything; kept for custom agents.")
+    capabilities: Any = Field(default=None, description="Accepted in existing files; has no effect.")
+    mcp_servers: dict[str, McpServerSettings] = Field(default={}, description="Servers of tools, by name.")
+    functions: list[FunctionName] = Field(default=[], description='Python functions as tools, "module:function".')
+    fallback_models: list[ModelName] = Field(default=[], description="Models asked in turn when the first fails.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older_spellings(cls, data: Any) -> Any:
+        return _with_current_spellings(data) if isinstance(data, Mapping) else data
+
+    @model_validator(mode="after")
+    def _custom_has_its_class(self) -> Self:
+        if self.type == AgentType.CUSTOM and self.plugin is None:
+            raise ValueError('type "custom" needs a plugin = {agent_module or path, agent_class}')
+        return self
+
+
+MemberSettings = MemberAgentConfig
+
+OLDER_SPELLINGS: Mapping[str, str] = {"agent_name": "name", "agent_type": "type"}
+"""Keys of a member that existing files use, and the field they stand for."""
+
+
+def _with_current_spellings(member: Mapping[str, Any]) -> dict[str, Any]:
+    data = dict(member)
+    for older, current in OLDER_SPELLINGS.items():
+        if older in data:
+            value = data.pop(older)
+            if data.setdefault(current, value) != value:
+                raise ValueError(f'has both "{current}" and "{older}", which differ: keep one')
+    data |= _system_instruction(data)
+    settings = _tool_settings(data)
+    return {**data, "tool_settings": settings} if settings is not None else data
+
+
+def _system_instruction(data: dict[str, Any]) -> dict[str, Any]:
+    table = data.get("instructions")
+    if "system_instruction" not in data and _is_text_table(table):
+        data["system_instruction"] = data.pop("instructions")
+    given = data.get("system_instruction")
+    return {"system_instruction": given["text"]} if _is_text_table(given) else {}
+
+
+def _is_text_table(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping) and set(value) == {"text"}
+
+
+def _tool_settings(data: Mapping[str, Any]) -> Any:
+    """A member's own table and the one some files keep under ``metadata``; the first is stronger."""
+    own, metadata = data.get("tool_settings"), data.get("metadata")
+    kept = metadata.get("tool_settings") if isinstance(metadata, Mapping) else None
+    if not isinstance(kept, Mapping):
+        return own
+    return {**kept, **own} if isinstance(own, Mapping) else kept if own is None else own
+
+
+# --- team file ------------------------------------------------------------------------------------------------------
+
+
+class BudgetSettings(Settings):
+    """What may be spent; a limit that is not set does not hold."""
+
+    max_cost_usd: Amount | None = Field(default=None, description="Money, in US dollars.")
+    max_tokens: Count | None = Field(default=None, description="Tokens, in and out together.")
+    max_requests: Count | None = Field(default=None, description="Model calls.")
+    max_seconds: Amount | None = Field(default=None, description="Time on the clock.")
+
+
+class LeaderSettings(ModelParams):
+    """The leader of a team."""
+
+    model: ModelName = Field(default="google-gla:gemini-2.5-flash-lite", description="Model that leads.")
+    system_instruction: str | None = Field(
+        default=None, description='What the leader is told it is; absent: the default text, "": nothing.'
+    )
+    system_prompt: str | None = Field(default=None, description="A system prompt beside the instruction.")
+    timeout_seconds: int = Field(default=300, ge=1, description="Longest wait for one answer.")
+    max_retries: int = Field(default=3, ge=0, description="Further tries after a failed call.")
+    fallback_models: list[ModelName] = Field(default=[], description="Models asked in turn when the first fails.")
+
+
+class TeamSettings(Settings):
+    """A team: its leader and its members."""
+
+    variables: ClassVar[Variables] = Variables(prefix="MIXSEEK_TEAM__")
+
+    team_id: Text = Field(description="Identifies the team; unique in a run.")
+    team_name: Text = Field(description="Name shown on the leader board.")
+    max_concurrent_members: int = Field(
+        default=15, ge=1, le=50, description="Most members of the team, and most of their calls at once."
+    )
+    leader: LeaderSettings = Field(default=LeaderSettings(), description="The leader.")
+    members: list[MemberAgentConfig] = Field(
+        default=[], description='The members, each inline or config = "path" of a member file.'
+    )
+    answer_schema: str | dict[str, JsonValue] | None = Field(
+        default=None, description="JSON schema every submission has to meet: a table, or the path of a JSON file."
+    )
+    budget: BudgetSettings | None = Field(default=None, description="What this team may spend.")
+
+    @model_validator(mode="after")
+    def _not_too_many_members(self) -> Self:
+        if len(self.members) > self.max_concurrent_members:
+            raise ValueError(
+                f"has {len(self.members)} members, but max_concurrent_members is {self.max_concurrent_members}:"
+                " take some out or raise it (at most 50)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _members_have_names_of_their_own(self) -> Self:
+        _refuse_duplicates("member name", [member.name for member in self.members])
+        _refuse_duplicates("tool name", [member.tool_name for member in self.members])
+        return self
+
+
+def _refuse_duplicates(what: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{what} {', '.join(map(repr, twice))} is used more than once: give each its own")
+
+
+# --- orchestrator file ----------------------------------------------------------------------------------------------
+
+
+class TeamReference(Settings):
+    """A team that takes part."""
+
+    config: Text = Field(description="Path of its team file.")
+
+
+class StorageSettings(Settings):
+    """How results are stored."""
+
+    lock_wait_seconds: float = Field(
+        default=60, ge=0, le=86_400, description="Longest wait for another process that holds the database."
+    )
+
+
+class PriceSettings(Settings):
+    """What a model costs, where the built-in price list is silent or wrong."""
+
+    input_usd_per_million: float = Field(ge=0, allow_inf_nan=False, description="US dollars for a million tokens in.")
+    output_usd_per_million: float = Field(ge=0, allow_inf_nan=False, description="US dollars for a million tokens out.")
+
+
+class OrchestratorSettings(Settings):
+    """A competition: its teams and the limits they play under."""
+
+    variables: ClassVar[Variables] = Variables(
+        prefix="MIXSEEK_",
+        foreign=(
+            "MIXSEEK_TEAM__",
+            "MIXSEEK_EVALUATOR__",
+            "MIXSEEK_JUDGMENT__",
+            "MIXSEEK_PROMPT_BUILDER__",
+            *PromptBuilderSettings.variables.aliases,
+        ),
+        strict=False,
+    )
+
+    workspace_path: Annotated[Path | None, NOT_FROM_ENVIRONMENT] = Field(
+        default=None, strict=False, description="Set by the loader."
+    )
+    timeout_per_team_seconds: int = Field(default=300, ge=10, le=3600, description="Time for all rounds of a team.")
+    max_concurrent_teams: int = Field(default=4, ge=1, le=1000, description="Teams that play at once.")
+    max_retries_per_team: int = Field(
+        default=2, ge=0, le=10, description="Further tries of a failed team, from its first unfinished round."
+    )
+    teams: list[TeamReference] = Field(min_length=1, description="The teams that take part.")
+    evaluator_config: Text | None = Field(
+        default=None, description="Path of the evaluator file; absent: configs/evaluator.toml if it exists."
+    )
+    judgment_config: Text | None = Field(
+        default=None, description="Path of the judgment file; absent: configs/judgment.toml if it exists."
+    )
+    prompt_builder_config: Text | None = Field(
+        default=None, description="Path of the prompt builder file; absent: configs/prompt_builder.toml if it exists."
+    )
+    max_rounds: int = Field(default=5, ge=1, le=10, description="Most rounds of a team.")
+    min_rounds: int = Field(
+        default_factory=lambda data: min(2, int(data["max_rounds"])),
+        ge=1,
+        le=10,
+        description="Rounds before a judgment may stop a team, at most max_rounds; absent: 2, or max_rounds if less.",
+    )
+    submission_timeout_seconds: int = Field(
+        default=300, ge=1, description="Time for one submission; a round that takes longer has failed."
+    )
+    judgment_timeout_seconds: int = Field(default=60, ge=1, description="Time for one judgment.")
+    answer_schema: str | dict[str, JsonValue] | None = Field(
+        default=None, description="JSON schema every submission has to meet: a table, or the path of a JSON file."
+    )
+    reference: str | None = Field(default=None, description="Reference answer: a text, or the path of a file.")
+    budget: BudgetSettings | None = Field(default=None, description="What the whole run may spend.")
+    prices: dict[str, PriceSettings] = Field(default={}, description="Prices by model name.")
+    storage: StorageSettings = Field(default=StorageSettings(), description="How results are stored.")
+
+    @field_validator("prices")
+    @classmethod
+    def _prices_are_of_models(cls, prices: dict[str, PriceSettings]) -> dict[str, PriceSettings]:
+        for name in prices:
+            _model_name(name)
+        return prices
+
+    @model_validator(mode="after")
+    def _min_rounds_within_max_rounds(self) -> Self:
+        if self.min_rounds > self.max_rounds:
+            raise ValueError(f"min_rounds ({self.min_rounds}) must be <= max_rounds ({self.max_rounds})")
+        return self
+
+
+# --- evaluator file -------------------------------------------------------------------------------------------------
+
+
+class LLMDefaultSettings(ModelParams):
+    """Parameters of every metric that does not set its own; they win over the top level of the file."""
+
+    model: ModelName | None = Field(default=None, description="Model that scores.")
+
+
+class MetricSettings(LLMDefaultSettings):
+    """One metric of the score."""
+
+    name: Text = Field(description="Name in the results.")
+    type: Text = Field(
+        default_factory=lambda data: str(data["name"]),
+        description="The metric's class: built in, registered or custom; absent: the name.",
+    )
+    weight: float | None = Field(default=None, ge=0, le=1, description="Share of the overall score; all or none.")
+    system_instruction: str | None = Field(default=None, description="What the judge is told to look for.")
+    options: dict[str, JsonValue] = Field(default={}, description="Anything the metric's class takes.")
+
+
+class CustomMetricSettings(Settings):
+    """Where the class of a custom metric is."""
+
+    module: Text | None = Field(default=None, description="Module to import.")
+    path: Text | None = Field(default=None, description="Python file to load, instead of a module.")
+    class_name: Text = Field(alias="class", description="Class in it, a subclass of BaseMetric.")
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Self:
+        if (self.module is None) == (self.path is None):
+            raise ValueError('needs either "module" or "path"')
+        return self
+
+
+def _default_metrics() -> list[MetricSettings]:
+    weights = {"ClarityCoherence": 0.334, "Coverage": 0.333, "Relevance": 0.333}
+    return [MetricSettings(name=name, weight=weight) for name, weight in weights.items()]
+
+
+class EvaluatorSettings(Settings):
+    """How submissions are scored."""
+
+    variables: ClassVar[Variables] = Variables(prefix="MIXSEEK_EVALUATOR__")
+
+    default_model: ModelName = Field(default="google-gla:gemini-2.5-flash", description="Model that scores.")
+    max_retries: int = Field(default=3, ge=0, description="Further tries after a failed call.")
+    timeout_seconds: int = Field(default=300, ge=1, description="Longest wait for one answer.")
+    llm_default: LLMDefaultSettings = Field(
+        default=LLMDefaultSettings(), description="Model parameters of all metrics; win over the top level."
+    )
+    metrics: list[MetricSettings] = Field(
+        default_factory=_default_metrics,
+        min_length=1,
+        description="The metrics; absent: ClarityCoherence .334, Coverage .333, Relevance .333.",
+    )
+    custom_metrics: dict[str, CustomMetricSettings] = Field(default={}, description="Classes of custom metrics.")
+
+    @model_validator(mode="after")
+    def _metrics_have_names_of_their_own(self) -> Self:
+        _refuse_duplicates("metric name", [metric.name for metric in self.metrics])
+        return self
+
+    @model_validator(mode="after")
+    def _weights_are_all_or_none_and_sum_to_one(self) -> Self:
+        weights = {metric.name: metric.weight for metric in self.metrics}
+        without = [name for name, weight in weights.items() if weight is None]
+        if without and len(without) < len(weights):
+            raise ValueError(f"weight is missing for {', '.join(map(repr, without))}: give all metrics one, or none")
+        total = sum(weight for weight in weights.values() if weight is not None)
+        if not without and abs(total - 1) > _WEIGHTS_SUM_TOLERANCE + 1e-9:
+            raise ValueError(f"the weights sum to {total:.4g}, they must sum to 1 (within {_WEIGHTS_SUM_TOLERANCE})")
+        return self
+
+
+# --- judgment file --------------------------------------------------------------------------------------------------
+
+
+class JudgmentSettings(ModelParams):
+    """How it is decided whether another round is worth its money."""
+
+    variables: ClassVar[Variables] = Variables(prefix="MIXSEEK_JUDGMENT__")
+
+    model: Annotated[str, AfterValidator(_model_name_or_none)] = Field(
+        default="google-gla:gemini-2.5-flash", description='Model that judges; "none": rules only.'
+    )
+    temperature: float | None = Field(default=0.0, ge=0, le=2, description="Randomness of the answers.")
+    max_retries: int = Field(default=3, ge=0, description="Further tries after a failed call.")
+    timeout_seconds: int = Field(default=60, ge=1, description="Longest wait for one answer.")
+    system_instruction: str | None = Field(default=None, description="What the judge is told it is.")
+    judge_on_final_round: bool = Field(
+        default=True, description="Whether it is asked after the last round too; that never changes the outcome."
+    )
+    target_score: float | None = Field(default=None, ge=0, le=100, description="Stop when a round reaches this score.")
+    plateau_rounds: int | None = Field(
+        default=None, ge=1, le=10, description="Stop after so many rounds without a gain."
+    )
+    plateau_min_gain: float | None = Field(
+        default=None, ge=0, le=100, description="What counts as a gain; only with plateau_rounds."
+    )
+
+    @model_validator(mode="after")
+    def _gain_needs_rounds(self) -> Self:
+        if self.plateau_min_gain is not None and self.plateau_rounds is None:
+            raise ValueError("plateau_min_gain has no meaning without plateau_rounds: set both")
+        return self
+
+
+# --- providers file -------------------------------------------------------------------------------------------------
+
+
+class ProviderSettings(Settings):
+    """A server that speaks the OpenAI protocol; its name becomes a model prefix."""
+
+    base_url: Annotated[str, AfterValidator(_web_address_without_credentials)] = Field(
+        description="Address of the server."
+    )
+    api_key_env: VariableName | None = Field(
+        default=None, description="Environment variable that holds the key; absent: no key is sent."
+    )
+    max_concurrency: Count | None = Field(default=None, description="Most calls at once.")
+    api: Literal["chat", "responses"] = Field(default="chat", description="Which of the two protocols.")
+
+
+class ProvidersSettings(Settings):
+    """Servers of models that are not built in."""
+
+    providers: dict[str, ProviderSettings] = Field(default={}, description="Servers by the prefix of their models.")
+
+    @field_validator("providers")
+    @classmethod
+    def _names_are_prefixes(cls, providers: dict[str, ProviderSettings]) -> dict[str, ProviderSettings]:
+        for name in providers:
+            if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+                raise ValueError(f"{name!r} cannot be a model prefix: letters, digits, _, . and -, a letter first")
+        return providers
