@@ -1,0 +1,1 @@
+"""The leader of a team, with a tool for each member."""

@@ -1,0 +1,1 @@
+"""Records under the paths that custom members and metrics import them from."""

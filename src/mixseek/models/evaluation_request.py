@@ -1,0 +1,5 @@
+"""What an evaluation is asked."""
+
+from mixseek.records import EvaluationRequest
+
+__all__ = ["EvaluationRequest"]
