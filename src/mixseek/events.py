@@ -1,0 +1,198 @@
+"""What happens in a run, as frozen values, and the bus that hands them to whoever listens.
+
+Events are the only way the command line, the page and the logs learn of progress. Those of one team come in the order
+they happened. A listener is called at once on the event loop, so it must be quick; what it raises is logged and stops
+nothing.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from pydantic import Field, JsonValue
+
+from mixseek.records import (
+    ExecutionSummary,
+    ImprovementJudgment,
+    LeaderBoardEntry,
+    MemberSubmission,
+    MetricScore,
+    ModelUsage,
+    Record,
+    RoundState,
+    utc_now,
+)
+
+__all__ = [
+    "Event",
+    "EventBus",
+    "Listener",
+    "MemberCalled",
+    "MemberFinished",
+    "ModelCalled",
+    "RoundFailed",
+    "RoundFinished",
+    "RoundJudged",
+    "RoundStarted",
+    "RunFinished",
+    "RunStarted",
+    "SubmissionEvaluated",
+    "SubmissionMade",
+    "TeamFailed",
+    "TeamFinished",
+    "TeamStarted",
+]
+
+logger = logging.getLogger(__name__)
+
+
+class Event(Record):
+    """Something that happened in an execution; ``team_id`` is None for what concerns all teams."""
+
+    execution_id: str
+    team_id: str | None = None
+    at: datetime = Field(default_factory=utc_now)
+
+    @property
+    def kind(self) -> str:
+        """The name of what happened."""
+        return type(self).__name__
+
+    def payload(self) -> dict[str, JsonValue]:
+        """All that this kind of event adds, as JSON."""
+        return self.model_dump(mode="json", exclude={"execution_id", "team_id", "at"})
+
+
+class RunStarted(Event):
+    """A run begins."""
+
+    user_prompt: str
+    team_names: dict[str, str]
+    max_rounds: int
+
+
+class RunFinished(Event):
+    """A run is over; the summary is whole."""
+
+    summary: ExecutionSummary
+
+
+class TeamStarted(Event):
+    """A team begins, or begins again after a failure."""
+
+    team_name: str
+    attempt: int = 1
+
+
+class TeamFinished(Event):
+    """A team is done; ``best`` is its final submission."""
+
+    team_name: str
+    best: LeaderBoardEntry
+
+
+class TeamFailed(Event):
+    """A team cannot go on; ``best`` is its best finished round, if there is one."""
+
+    team_name: str
+    reason: str
+    best: LeaderBoardEntry | None = None
+
+
+class RoundStarted(Event):
+    """A team has its prompt."""
+
+    round_number: int
+    prompt: str
+
+
+class MemberCalled(Event):
+    """A leader hands a task to a member."""
+
+    round_number: int
+    agent_name: str
+    task: str
+
+
+class MemberFinished(Event):
+    """A member is done, well or not."""
+
+    round_number: int
+    submission: MemberSubmission
+
+
+class SubmissionMade(Event):
+    """A leader gave its answer."""
+
+    round_number: int
+    submission_content: str
+
+
+class SubmissionEvaluated(Event):
+    """A submission was scored, or could not be."""
+
+    round_number: int
+    score: float | None
+    metrics: list[MetricScore]
+
+
+class RoundFinished(Event):
+    """A round is over and on the leader board."""
+
+    state: RoundState
+    entry: LeaderBoardEntry
+    usage: list[ModelUsage]
+
+
+class RoundFailed(Event):
+    """A round gave no submission; the team may go on."""
+
+    state: RoundState
+    entry: LeaderBoardEntry
+    reason: str
+    usage: list[ModelUsage]
+
+
+class RoundJudged(Event):
+    """Whether the team goes on, and why."""
+
+    round_number: int
+    judgment: ImprovementJudgment
+    usage: list[ModelUsage]
+
+
+class ModelCalled(Event):
+    """A model answered, or failed for good; what it cost."""
+
+    round_number: int
+    role: str
+    agent_name: str
+    model: str
+    seconds: float
+    attempts: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    error: str | None = None
+
+
+Listener = Callable[[Event], None]
+
+
+class EventBus:
+    """Hands each event to every listener."""
+
+    def __init__(self, *listeners: Listener) -> None:
+        self._listeners = list(listeners)
+
+    def subscribe(self, listener: Listener) -> None:
+        """Let ``listener`` hear all that follows."""
+        self._listeners.append(listener)
+
+    def emit(self, event: Event) -> None:
+        """Tell everyone."""
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:  # a listener shows a run and must never be able to end it
+                logger.exception("a listener failed on %s", event.kind)
