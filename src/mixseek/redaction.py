@@ -68,8 +68,9 @@ class _Shape:
 
 # A stretch of eight letters and digits with a digit in it is not a word.
 _RANDOM = r"(?=[\w-]*?(?=[A-Za-z]*[0-9])[A-Za-z0-9]{8})"
+# A pattern that begins with a literal is searched fast, so what may not stand before it is asked afterwards.
 _SHAPES = (
-    _Shape(("sk-",), re.compile(rf"(?<![A-Za-z0-9])sk-{_RANDOM}[A-Za-z0-9_-]{{16,}}")),
+    _Shape(("sk-",), re.compile(rf"sk-(?<![A-Za-z0-9]sk-){_RANDOM}[A-Za-z0-9_-]{{16,}}")),
     _Shape(("AIza",), re.compile(r"AIza[A-Za-z0-9_-]{30,}")),
     _Shape(("AKIA", "ASIA"), re.compile(r"(?<![A-Za-z0-9])A(?:KI|SI)A[A-Z0-9]{16}(?![A-Za-z0-9])")),
     _Shape(("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), re.compile(r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{20,}")),
@@ -214,7 +215,9 @@ class Redactor:
         known = (span for needle in self._needles.needles for span in needle.spans(text))
         shaped = (span for shape in _SHAPES for span in shape.spans(text))
         spans = sorted([*known, *shaped])
-        return _marked(text, spans) if spans else text
+        redacted = _marked(text, spans) if spans else text
+        # A secret that ran into its neighbour may stand out only now that the neighbour is gone.
+        return text if redacted == text else self.text(redacted)
 
     def value(self, value: JsonValue) -> JsonValue:
         """``value`` with a mark in place of every secret, at any depth, in names as in values."""
