@@ -1,0 +1,508 @@
+"""The journal: what happened in a run, kept as it happens, so that nothing that was paid for is lost or paid twice.
+
+Every model call, tool result, prompt and event is a row of an SQLite file in WAL mode with ``synchronous=FULL``. A
+method that records returns after the commit that holds its record, and many records share one commit
+(:mod:`mixseek.storage.journal_writer`). Any number of processes may read during a run. Everything is JSON and passes
+the redactor on its way in.
+
+    async with Journal(workspace.root / JOURNAL_NAME, redactor=Redactor.from_environment()) as journal:
+        key = journal.call_key(scope, model=model, settings=settings, tools=tools, messages=messages)
+        known = await journal.find_call(key, occurrences.next(key))
+"""
+
+import asyncio
+import json
+import re
+import sqlite3
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import JsonValue
+
+from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
+from mixseek.redaction import Redactor
+from mixseek.storage.journal_file import abandon, file_identity, forget_after_fork, open_for_reading, read_error
+from mixseek.storage.journal_records import (
+    Attempt,
+    CallFailure,
+    CallScope,
+    JournalEvent,
+    ModelCall,
+    RoundPrompt,
+    StartedCall,
+    ToolResult,
+    call_key,
+    new_call_id,
+    tool_key,
+)
+from mixseek.storage.journal_writer import Row, lease_writer
+
+__all__ = [
+    "JOURNAL_NAME",
+    "Attempt",
+    "CallFailure",
+    "CallScope",
+    "Journal",
+    "JournalEvent",
+    "ModelCall",
+    "Occurrences",
+    "RoundPrompt",
+    "StartedCall",
+    "ToolResult",
+    "call_key",
+    "new_call_id",
+    "tool_key",
+]
+
+JOURNAL_NAME = "journal.db"
+_T = TypeVar("_T")
+_Value = str | int | None
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+class Occurrences:
+    """Numbers identical requests of one run in the order they are made, so that each finds its own answer again.
+
+    >>> seen = Occurrences()
+    >>> [seen.next(key) for key in ("a", "b", "a")]
+    [0, 0, 1]
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+
+    def next(self, key: str) -> int:
+        """How often ``key`` was asked for before."""
+        occurrence = self._seen[key]
+        self._seen[key] += 1
+        return occurrence
+
+
+class Journal:
+    """The journal in one file, made at the first write; reading a file that does not exist finds nothing."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        redactor: Redactor | None = None,
+        wait_seconds: float = 60,
+        retry_delays: Sequence[float] = (1, 2, 4),
+    ) -> None:
+        self.path = Path(path)
+        self._redactor = redactor or Redactor()
+        self._rows = _RowMaker(self._redactor)
+        self._reader = _Reader(self.path, wait_seconds)
+        self._writer = lease_writer(self.path, wait_seconds, retry_delays)
+        # Runs once: by close(), when the journal is garbage, or before the interpreter exits.
+        self._release = weakref.finalize(self, self._writer.release)
+
+    # --- writing ---
+
+    async def call_starts(self, call: StartedCall, *, durable: bool = True) -> None:
+        """Mark that ``call`` is about to leave; a budget needs the mark to be durable, a trace does not."""
+        make_row = partial(self._rows.started_call, call)
+        if durable:
+            await self._write(make_row)
+        else:
+            self._refuse_if_closed()
+            self._writer.write_later(make_row)
+
+    async def record_call(self, call: ModelCall) -> None:
+        """Keep a call that came to an end."""
+        await self._write(partial(self._rows.call, call))
+
+    async def record_tool_result(self, result: ToolResult) -> None:
+        """Keep what a tool or a member gave back."""
+        await self._write(partial(self._rows.tool_result, result))
+
+    async def record_prompt(self, prompt: RoundPrompt) -> None:
+        """Keep a prompt; of several for one round and role the last one holds."""
+        await self._write(partial(self._rows.prompt, prompt))
+
+    async def record_event(self, event: JournalEvent) -> None:
+        """Keep an event; a sequence number that was used before is refused."""
+        await self._write(partial(self._rows.event, event))
+
+    # --- finding what is already there ---
+
+    def call_key(
+        self,
+        scope: CallScope,
+        *,
+        model: str,
+        settings: JsonValue,
+        tools: JsonValue,
+        messages: JsonValue,
+        attempt: int = 0,
+    ) -> str:
+        """The key of a request, made with this journal's redactor."""
+        return call_key(
+            scope,
+            model=model,
+            settings=settings,
+            tools=tools,
+            messages=messages,
+            attempt=attempt,
+            redactor=self._redactor,
+        )
+
+    def tool_key(self, scope: CallScope, tool: str, arguments: JsonValue) -> str:
+        """The key of one use of a tool, made with this journal's redactor."""
+        return tool_key(scope, tool, arguments, redactor=self._redactor)
+
+    async def find_call(self, key: str, occurrence: int) -> ModelCall | None:
+        """The first call of this key that was answered."""
+        return await self._one(
+            _call,
+            "SELECT * FROM calls WHERE key = ? AND occurrence = ? AND answer IS NOT NULL ORDER BY id",
+            key,
+            occurrence,
+        )
+
+    async def find_failed_call(self, key: str, occurrence: int) -> ModelCall | None:
+        """The last call of this key that failed, for whoever plays a run again without a provider."""
+        return await self._one(
+            _call,
+            "SELECT * FROM calls WHERE key = ? AND occurrence = ? AND failure IS NOT NULL ORDER BY id DESC",
+            key,
+            occurrence,
+        )
+
+    async def find_tool_result(
+        self, scope: CallScope, tool: str, arguments: JsonValue, occurrence: int
+    ) -> ToolResult | None:
+        """What the tool gave back when it was asked this before."""
+        key = self.tool_key(scope, tool, arguments)
+        return await self._one(
+            _tool_result, "SELECT * FROM tool_results WHERE key = ? AND occurrence = ? ORDER BY id", key, occurrence
+        )
+
+    async def find_prompt(self, execution_id: str, team_id: str, round_number: int, role: str) -> RoundPrompt | None:
+        """The prompt that holds for this round and role."""
+        names = [self._redactor.text(name) for name in (execution_id, team_id, role)]
+        return await self._one(
+            _prompt,
+            "SELECT * FROM prompts WHERE execution_id = ? AND team_id = ? AND role = ? AND round_number = ?"
+            " ORDER BY id DESC",
+            *names,
+            round_number,
+        )
+
+    # --- reading ---
+
+    async def calls(self, execution_id: str, team_id: str | None = None) -> list[ModelCall]:
+        """The calls of an execution in the order they ended."""
+        return await self._of_execution(_call, "calls", execution_id, team_id)
+
+    async def calls_in_flight(self, execution_id: str) -> list[StartedCall]:
+        """Calls that left and did not come to an end, at this moment or for ever."""
+        return await self._many(
+            _started_call,
+            "SELECT * FROM started_calls AS s WHERE execution_id = ?"
+            " AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.call_id = s.call_id) ORDER BY started_at, rowid",
+            self._redactor.text(execution_id),
+        )
+
+    async def tool_results(self, execution_id: str, team_id: str | None = None) -> list[ToolResult]:
+        """The tool results of an execution in the order they came."""
+        return await self._of_execution(_tool_result, "tool_results", execution_id, team_id)
+
+    async def prompts(self, execution_id: str, team_id: str | None = None) -> list[RoundPrompt]:
+        """The prompts of an execution in the order they were made, replaced ones included."""
+        return await self._of_execution(_prompt, "prompts", execution_id, team_id)
+
+    async def events(
+        self, execution_id: str | None = None, *, after: int = 0, limit: int | None = None
+    ) -> list[JournalEvent]:
+        """Events in the order they were kept, of one execution or of all, those after a position."""
+        named = None if execution_id is None else self._redactor.text(execution_id)
+        return await self._many(
+            _event,
+            "SELECT * FROM events WHERE position > ? AND (? IS NULL OR execution_id = ?) ORDER BY position LIMIT ?",
+            after,
+            named,
+            named,
+            -1 if limit is None else limit,
+        )
+
+    async def last_sequence(self, execution_id: str, team_id: str | None = None) -> int | None:
+        """The highest sequence number among the events of a team, or of an execution itself."""
+        names = [None if name is None else self._redactor.text(name) for name in (execution_id, team_id)]
+        statement = "SELECT max(sequence) AS last FROM events WHERE execution_id = ? AND team_id IS ?"
+        return await self._one(_last, statement, *names)
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Write out what waits and close the file; a second call does nothing."""
+        self._release()
+        self._reader.close()
+
+    async def aclose(self) -> None:
+        """Close without holding up the event loop."""
+        await asyncio.to_thread(self.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # --- inside ---
+
+    async def _write(self, make_row: Callable[[], Row]) -> None:
+        self._refuse_if_closed()
+        await self._writer.write(make_row)
+
+    def _refuse_if_closed(self) -> None:
+        # The writer may live on for another journal of the same file.
+        if not self._release.alive:
+            raise DatabaseWriteError(f"journal {str(self.path)!r} is closed")
+
+    async def _of_execution(
+        self, read: Callable[[sqlite3.Row], _T], table: str, execution_id: str, team_id: str | None
+    ) -> list[_T]:
+        names = [None if name is None else self._redactor.text(name) for name in (execution_id, team_id)]
+        # The table's name is a literal of this module.
+        statement = f"SELECT * FROM {table} WHERE execution_id = ?1 AND (?2 IS NULL OR team_id = ?2) ORDER BY id"  # noqa: S608
+        return await self._many(read, statement, *names)
+
+    async def _one(self, read: Callable[[sqlite3.Row], _T], statement: str, *values: _Value) -> _T | None:
+        found = await self._many(read, f"{statement} LIMIT 1", *values)
+        return found[0] if found else None
+
+    async def _many(self, read: Callable[[sqlite3.Row], _T], statement: str, *values: _Value) -> list[_T]:
+        def work() -> list[_T]:
+            return [read(row) for row in self._reader.rows(statement, values)]
+
+        return await asyncio.to_thread(work)
+
+
+class _Reader:
+    """One read-only connection, opened when there is something to read and used by one thread at a time."""
+
+    def __init__(self, path: Path, wait_seconds: float) -> None:
+        self._path = path
+        self._wait_seconds = wait_seconds
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._closed = False
+        forget_after_fork(self)
+
+    def rows(self, statement: str, values: Sequence[_Value]) -> list[sqlite3.Row]:
+        with self._lock:
+            if self._closed:
+                raise DatabaseReadError(f"journal {str(self._path)!r} is closed")
+            try:
+                connection = self._open()
+                return connection.execute(statement, values).fetchall() if connection else []
+            except sqlite3.Error as error:
+                self._let_go()
+                raise read_error(self._path, error) from error
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._let_go()
+
+    def forget(self) -> None:
+        abandon(self._connection)
+        self._lock = threading.Lock()
+        self._connection = None
+
+    def _open(self) -> sqlite3.Connection | None:
+        identity = file_identity(self._path)
+        if identity != self._identity:
+            self._let_go()
+        if self._connection is None:
+            self._connection, self._identity = open_for_reading(self._path, self._wait_seconds), identity
+        return self._connection
+
+    def _let_go(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+# --- records as rows --------------------------------------------------------------------------------------------------
+
+
+class _RowMaker:
+    """Makes rows of records, without their secrets; a value that cannot be kept bit by bit is refused by name."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def started_call(self, call: StartedCall) -> Row:
+        columns: dict[str, str | int | float | None] = {
+            "call_id": call.call_id,
+            **self._scope(call.scope),
+            "key": call.key,
+            "occurrence": call.occurrence,
+            "model": self._text("model", call.model),
+            "started_at": _moment(call.started_at),
+            "reserved_tokens": call.reserved_tokens,
+            "reserved_usd": call.reserved_usd,
+        }
+        return Row("started_calls", columns)
+
+    def call(self, call: ModelCall) -> Row:
+        failure = None if call.failure is None else call.failure.model_dump(mode="json")
+        columns: dict[str, str | int | float | None] = {
+            "call_id": call.call_id,
+            **self._scope(call.scope),
+            "key": call.key,
+            "occurrence": call.occurrence,
+            "model": self._text("model", call.model),
+            "request": self._json("request", call.request),
+            "answer": self._json_or_null("answer", call.answer),
+            "failure": self._json_or_null("failure", failure),
+            "usage": self._json("usage", call.usage.model_dump(mode="json")),
+            "cost_usd": call.cost_usd,
+            "attempts": self._json("attempts", [attempt.model_dump(mode="json") for attempt in call.attempts]),
+            "started_at": _moment(call.started_at),
+            "ended_at": _moment(call.ended_at),
+        }
+        return Row("calls", columns)
+
+    def tool_result(self, result: ToolResult) -> Row:
+        columns = {
+            **self._scope(result.scope),
+            "tool": self._text("tool", result.tool),
+            "key": tool_key(result.scope, result.tool, result.arguments, redactor=self._redactor),
+            "occurrence": result.occurrence,
+            "arguments": self._json("arguments", result.arguments),
+            "result": self._json("result", result.result),
+            "started_at": _moment(result.started_at),
+            "ended_at": _moment(result.ended_at),
+        }
+        return Row("tool_results", columns)
+
+    def prompt(self, prompt: RoundPrompt) -> Row:
+        columns: dict[str, str | int | None] = {
+            "execution_id": self._text("execution_id", prompt.execution_id),
+            "team_id": self._text("team_id", prompt.team_id),
+            "round_number": prompt.round_number,
+            "role": self._text("role", prompt.role),
+            "text": self._json("text", prompt.text),
+            "clock": self._text("clock", prompt.clock),
+            "ranking": self._json_or_null("ranking", prompt.ranking),
+            "nonce": None if prompt.nonce is None else self._text("nonce", prompt.nonce),
+            "made_at": _moment(prompt.made_at),
+        }
+        return Row("prompts", columns)
+
+    def event(self, event: JournalEvent) -> Row:
+        columns: dict[str, str | int | None] = {
+            "execution_id": self._text("execution_id", event.execution_id),
+            "team_id": None if event.team_id is None else self._text("team_id", event.team_id),
+            "sequence": event.sequence,
+            "kind": self._text("kind", event.kind),
+            "at": _moment(event.at),
+            "payload": self._json("payload", event.payload),
+        }
+        return Row("events", columns)
+
+    def _scope(self, scope: CallScope) -> dict[str, str | int]:
+        return {
+            "execution_id": self._text("execution_id", scope.execution_id),
+            "team_id": self._text("team_id", scope.team_id),
+            "round_number": scope.round_number,
+            "role": self._text("role", scope.role),
+            "agent_name": self._text("agent_name", scope.agent_name),
+        }
+
+    def _text(self, name: str, text: str) -> str:
+        """A column of plain text, which SQLite keeps as UTF-8."""
+        redacted = self._redactor.text(text)
+        if not _is_unicode(redacted):
+            raise UnstorableValueError(f"{name} holds half a surrogate pair, which the journal cannot keep as a name")
+        return redacted
+
+    def _json_or_null(self, name: str, value: JsonValue) -> str | None:
+        return None if value is None else self._json(name, value)
+
+    def _json(self, name: str, value: JsonValue) -> str:
+        try:
+            text = self._redactor.json_text(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UnstorableValueError(f"{name} is no JSON value the journal can keep: {error}") from error
+        return text if _is_unicode(text) else _with_escaped_surrogates(name, text)
+
+
+def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _with_escaped_surrogates(name: str, text: str) -> str:
+    # Two halves written one after the other are read as one character.
+    if _SURROGATE_PAIR.search(text):
+        raise UnstorableValueError(f"{name} holds two surrogates in a row, which JSON cannot tell from one character")
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+# --- rows as records --------------------------------------------------------------------------------------------------
+
+
+def _scope(row: sqlite3.Row) -> dict[str, Any]:
+    return {name: row[name] for name in CallScope.model_fields}
+
+
+def _started_call(row: sqlite3.Row) -> StartedCall:
+    own = {name: row[name] for name in StartedCall.model_fields if name != "scope"}
+    return StartedCall.model_validate({**own, "scope": _scope(row)})
+
+
+def _call(row: sqlite3.Row) -> ModelCall:
+    plain = ("call_id", "key", "occurrence", "model", "cost_usd", "started_at", "ended_at")
+    bodies = ("request", "answer", "failure", "usage", "attempts")
+    return ModelCall.model_validate({**_plain(row, plain), **_bodies(row, bodies), "scope": _scope(row)})
+
+
+def _tool_result(row: sqlite3.Row) -> ToolResult:
+    plain = _plain(row, ("tool", "occurrence", "started_at", "ended_at"))
+    return ToolResult.model_validate({**plain, **_bodies(row, ("arguments", "result")), "scope": _scope(row)})
+
+
+def _prompt(row: sqlite3.Row) -> RoundPrompt:
+    plain = ("execution_id", "team_id", "round_number", "role", "clock", "nonce", "made_at")
+    return RoundPrompt.model_validate({**_plain(row, plain), **_bodies(row, ("text", "ranking"))})
+
+
+def _event(row: sqlite3.Row) -> JournalEvent:
+    plain = ("execution_id", "team_id", "sequence", "kind", "at", "position")
+    return JournalEvent.model_validate({**_plain(row, plain), **_bodies(row, ("payload",))})
+
+
+def _last(row: sqlite3.Row) -> int | None:
+    last: int | None = row["last"]
+    return last
+
+
+def _plain(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
+    return {name: row[name] for name in names}
+
+
+def _bodies(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
+    return {name: None if row[name] is None else json.loads(row[name]) for name in names}

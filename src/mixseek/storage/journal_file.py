@@ -1,0 +1,272 @@
+"""The journal's file: how it is opened, which tables it has, and what SQLite's errors mean for whoever sees them.
+
+Large JSON bodies are TEXT columns. A later version may keep them as compressed BLOBs beside these: the type of the
+value tells them apart.
+"""
+
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from mixseek.errors import (
+    DatabaseLockedError,
+    DatabaseReadError,
+    DatabaseVersionError,
+    DatabaseWriteError,
+    StorageError,
+)
+
+__all__ = [
+    "abandon",
+    "file_identity",
+    "forget_after_fork",
+    "may_pass",
+    "open_for_reading",
+    "open_for_writing",
+    "read_error",
+    "write_error",
+]
+
+_APPLICATION_ID = 0x4D69784A  # "MixJ": tells a journal from any other SQLite file that has its name
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_PASSING = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL})
+_WRITE_LOCK_BYTE = "120"
+_T = TypeVar("_T")
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+
+def open_for_writing(path: Path, wait_seconds: float) -> sqlite3.Connection:
+    """A connection that writes durably to a journal brought up to date; the file is made if there is none."""
+    connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False)
+    try:
+        # Refused before anything is changed: switching to WAL would already write into the file.
+        _version(connection, path)
+        # SQLite may answer this one "busy" without waiting, as when two processes make the file together.
+        _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL").fetchone(), wait_seconds)
+        connection.execute("PRAGMA synchronous=FULL")
+        # Otherwise the file of the log keeps the size of the largest burst for ever.
+        connection.execute("PRAGMA journal_size_limit=67108864")
+        _bring_up_to_date(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | None:
+    """A connection that cannot write, or None while there is nothing to read."""
+    if not path.exists():
+        return None
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=wait_seconds, check_same_thread=False
+    )
+    connection.row_factory = sqlite3.Row
+    try:
+        version = _version(connection, path)
+        if 0 < version < len(_MIGRATIONS):
+            open_for_writing(path, wait_seconds).close()
+    except BaseException:
+        connection.close()
+        raise
+    if version:
+        return connection
+    connection.close()
+    return None
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """What tells this file from another of its name; None if there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _patiently(action: Callable[[], _T], seconds: float) -> _T:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return action()
+        except sqlite3.OperationalError as error:
+            if _primary_code(error) not in _BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+# --- the schema -------------------------------------------------------------------------------------------------------
+
+
+def _m001_create_tables(db: sqlite3.Connection) -> None:
+    """Rows are only ever added: a call that failed and is made again stays on the bill."""
+    scope = "execution_id TEXT NOT NULL, team_id TEXT NOT NULL, round_number INTEGER NOT NULL, role TEXT NOT NULL"
+    for statement in (
+        # Apart from the calls, so that the mark a call leaves before it goes out is one small row.
+        f"CREATE TABLE started_calls (call_id TEXT PRIMARY KEY, {scope}, agent_name TEXT NOT NULL, key TEXT NOT NULL,"
+        " occurrence INTEGER NOT NULL, model TEXT NOT NULL, started_at TEXT NOT NULL, reserved_tokens INTEGER,"
+        " reserved_usd REAL)",
+        f"CREATE TABLE calls (id INTEGER PRIMARY KEY, call_id TEXT NOT NULL UNIQUE, {scope}, agent_name TEXT NOT NULL,"
+        " key TEXT NOT NULL, occurrence INTEGER NOT NULL, model TEXT NOT NULL, request TEXT, answer TEXT, failure TEXT,"
+        " usage TEXT NOT NULL, cost_usd REAL, attempts TEXT NOT NULL, started_at TEXT NOT NULL,"
+        " ended_at TEXT NOT NULL)",
+        f"CREATE TABLE tool_results (id INTEGER PRIMARY KEY, {scope}, agent_name TEXT NOT NULL, tool TEXT NOT NULL,"
+        " key TEXT NOT NULL, occurrence INTEGER NOT NULL, arguments TEXT NOT NULL, result TEXT,"
+        " started_at TEXT NOT NULL, ended_at TEXT NOT NULL)",
+        f"CREATE TABLE prompts (id INTEGER PRIMARY KEY, {scope}, text TEXT NOT NULL, clock TEXT NOT NULL, ranking TEXT,"
+        " nonce TEXT, made_at TEXT NOT NULL)",
+        # A position is never given twice, even after rows were deleted: whoever reads on from one misses nothing.
+        "CREATE TABLE events (position INTEGER PRIMARY KEY AUTOINCREMENT, execution_id TEXT NOT NULL, team_id TEXT,"
+        " sequence INTEGER NOT NULL, kind TEXT NOT NULL, at TEXT NOT NULL, payload TEXT NOT NULL)",
+        "CREATE INDEX started_calls_by_execution ON started_calls (execution_id)",
+        "CREATE INDEX calls_by_key ON calls (key, occurrence)",
+        "CREATE INDEX calls_by_scope ON calls (execution_id, team_id, round_number)",
+        "CREATE INDEX tool_results_by_key ON tool_results (key, occurrence)",
+        "CREATE INDEX tool_results_by_scope ON tool_results (execution_id, team_id, round_number)",
+        "CREATE INDEX prompts_by_scope ON prompts (execution_id, team_id, round_number, role)",
+        "CREATE UNIQUE INDEX events_by_sequence"
+        " ON events (execution_id, team_id IS NULL, ifnull(team_id, ''), sequence)",
+    ):
+        db.execute(statement)
+
+
+# Appended to, never edited: a file remembers how many of these it has seen.
+_MIGRATIONS = (_m001_create_tables,)
+
+
+def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
+    if _version(connection, path) == len(_MIGRATIONS):
+        return
+    # The lock comes first and the version is read again under it: another process may have been quicker.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, name TEXT, applied_at TEXT)"
+        )
+        connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+        for number in range(_version(connection, path) + 1, len(_MIGRATIONS) + 1):
+            _apply(connection, number)
+        connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
+
+
+def _apply(connection: sqlite3.Connection, number: int) -> None:
+    migration = _MIGRATIONS[number - 1]
+    migration(connection)
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    connection.execute("INSERT INTO schema_version VALUES (?, ?, ?)", (number, migration.__name__.lstrip("_"), now))
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's version, 0 for one without tables; a newer one and one that is no journal are refused."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return 0
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if "schema_version" not in tables or application not in (0, _APPLICATION_ID):
+        raise StorageError(f"{str(path)!r} is an SQLite file but not a MixSeek journal: move it aside")
+    (version,) = connection.execute("SELECT ifnull(max(version), 0) FROM schema_version").fetchone()
+    if version > len(_MIGRATIONS):
+        raise DatabaseVersionError(
+            f"journal {str(path)!r} has version {version}, written by a newer MixSeek; this one knows versions up to "
+            f"{len(_MIGRATIONS)}: update MixSeek or use another workspace"
+        )
+    return int(version)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # After some errors SQLite has rolled back by itself.
+    with suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+# --- what errors mean -------------------------------------------------------------------------------------------------
+
+
+def write_error(path: Path, error: sqlite3.Error) -> StorageError:
+    """``error`` in our words, for something that could not be written."""
+    return _translated(path, error, DatabaseWriteError, "written")
+
+
+def read_error(path: Path, error: sqlite3.Error) -> StorageError:
+    """``error`` in our words, for something that could not be read."""
+    return _translated(path, error, DatabaseReadError, "read")
+
+
+def may_pass(error: sqlite3.Error) -> bool:
+    """Whether the same write may succeed a little later."""
+    return _primary_code(error) in _PASSING
+
+
+def _translated(path: Path, error: sqlite3.Error, kind: type[StorageError], verb: str) -> StorageError:
+    code = _primary_code(error)
+    if code in _BUSY:
+        return DatabaseLockedError(f"journal {str(path)!r} could not be {verb}: {_holder(path)} kept it too long")
+    if code in _DAMAGED:
+        return kind(
+            f"journal {str(path)!r} is damaged ({error}); nothing was deleted: move it aside together with "
+            f"'{path.name}-wal' and '{path.name}-shm'"
+        )
+    return kind(f"journal {str(path)!r} could not be {verb}: {error}")
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    # Errors the Python module raises by itself carry no code.
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _holder(path: Path) -> str:
+    """Who holds SQLite's write lock, where the system tells."""
+    try:
+        inode = Path(f"{path}-shm").stat().st_ino
+        locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    except OSError:
+        return "another process"
+    # As in "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 120 120".
+    pids = [
+        lock[4]
+        for lock in locks
+        if len(lock) == 8 and lock[3] == "WRITE" and lock[5].endswith(f":{inode}") and lock[6] == _WRITE_LOCK_BYTE
+    ]
+    return f"process {pids[0]}" if pids else "another process"
+
+
+# --- after a fork -----------------------------------------------------------------------------------------------------
+
+
+class _Forgetful(Protocol):
+    def forget(self) -> None: ...
+
+
+_forgetful: "weakref.WeakSet[_Forgetful]" = weakref.WeakSet()
+_abandoned: list[sqlite3.Connection] = []
+
+
+def forget_after_fork(holder: _Forgetful) -> None:
+    """In a forked child ``holder.forget()`` is called: threads are gone there, and connections belong to the parent."""
+    _forgetful.add(holder)
+
+
+def abandon(connection: sqlite3.Connection | None) -> None:
+    """Keep ``connection`` from ever being closed: closing it here could delete the log under whoever uses the file."""
+    if connection is not None:
+        _abandoned.append(connection)
+
+
+def _forget_all() -> None:
+    for holder in list(_forgetful):
+        holder.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

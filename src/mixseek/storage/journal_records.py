@@ -1,0 +1,186 @@
+"""What the journal keeps: frozen records of JSON values, and the keys by which a resumed run finds them again.
+
+A key has to come out the same when an unfinished round is played again. So it leaves out what differs between two runs
+of one request (when a message was made, the ids of the run), it does not depend on the order of names in an object, and
+it is made from the redacted request: an answer that was redacted when it was kept comes back with marks, and the
+requests that repeat it must still be found.
+"""
+
+import hashlib
+from typing import Self
+from uuid import uuid4
+
+from pydantic import AwareDatetime, Field, JsonValue, model_validator
+
+from mixseek.records import Record, Usage
+from mixseek.redaction import Redactor
+
+__all__ = [
+    "Attempt",
+    "CallFailure",
+    "CallScope",
+    "JournalEvent",
+    "ModelCall",
+    "RoundPrompt",
+    "StartedCall",
+    "ToolResult",
+    "call_key",
+    "new_call_id",
+    "tool_key",
+]
+
+_VOLATILE = frozenset({"timestamp", "run_id", "conversation_id"})
+
+
+class CallScope(Record):
+    """Whose call it is: one agent in one role of one team, in one round of one execution."""
+
+    execution_id: str
+    team_id: str
+    round_number: int = Field(ge=0)
+    role: str
+    agent_name: str
+
+
+def new_call_id() -> str:
+    """A name for one call that no other process gives."""
+    return uuid4().hex
+
+
+class StartedCall(Record):
+    """A call about to leave; without a :class:`ModelCall` of its id it was in flight when the process died."""
+
+    call_id: str = Field(default_factory=new_call_id)
+    scope: CallScope
+    key: str
+    occurrence: int = Field(ge=0)
+    model: str
+    started_at: AwareDatetime
+    reserved_tokens: int | None = None
+    reserved_usd: float | None = None
+    """The most the call can cost; a budget counts it as spent until the call is settled."""
+
+
+class Attempt(Record):
+    """One try of a call: what came of it and how long it took."""
+
+    at: AwareDatetime
+    outcome: str
+    status: int | None = None
+    seconds: float = Field(ge=0)
+
+
+class CallFailure(Record):
+    """Why a call has no answer."""
+
+    error: str
+    message: str
+    status: int | None = None
+
+
+class ModelCall(Record):
+    """A call that came to an end, with an answer or with a failure."""
+
+    call_id: str = Field(default_factory=new_call_id)
+    scope: CallScope
+    key: str
+    occurrence: int = Field(ge=0)
+    model: str
+    request: JsonValue
+    answer: JsonValue = None
+    failure: CallFailure | None = None
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """None where the price is not known; never taken for zero."""
+    attempts: tuple[Attempt, ...] = ()
+    started_at: AwareDatetime
+    ended_at: AwareDatetime
+
+    @model_validator(mode="after")
+    def _answered_or_failed(self) -> Self:
+        if (self.answer is None) == (self.failure is None):
+            raise ValueError("a call that ended has either an answer or a failure")
+        return self
+
+
+class ToolResult(Record):
+    """What a tool, or a member used as a tool, gave back to the agent in ``scope``."""
+
+    scope: CallScope
+    tool: str
+    arguments: JsonValue
+    occurrence: int = Field(ge=0)
+    result: JsonValue
+    started_at: AwareDatetime
+    ended_at: AwareDatetime
+
+
+class RoundPrompt(Record):
+    """A prompt as it was sent, with what would make it differ a second time: its clock, its ranking, its nonce."""
+
+    execution_id: str
+    team_id: str
+    round_number: int = Field(ge=0)
+    role: str
+    text: str
+    clock: str
+    ranking: JsonValue = None
+    nonce: str | None = None
+    made_at: AwareDatetime
+
+
+class JournalEvent(Record):
+    """One event of a run; ``sequence`` counts within the team, or within the execution where there is no team."""
+
+    execution_id: str
+    team_id: str | None = None
+    sequence: int = Field(ge=0)
+    kind: str
+    at: AwareDatetime
+    payload: JsonValue
+    position: int | None = None
+    """Where it stands in the file, for reading on from there; the journal sets it."""
+
+
+def call_key(
+    scope: CallScope,
+    *,
+    model: str,
+    settings: JsonValue,
+    tools: JsonValue,
+    messages: JsonValue,
+    attempt: int = 0,
+    redactor: Redactor,
+) -> str:
+    """The hash two requests share when the second may be answered with what the first was answered."""
+    lasting = [_lasting_message(message) for message in messages] if isinstance(messages, list) else messages
+    return _hash([*_parts(scope), model, settings, tools, lasting, attempt], redactor)
+
+
+def tool_key(scope: CallScope, tool: str, arguments: JsonValue, *, redactor: Redactor) -> str:
+    """The hash two uses of a tool share when they ask for the same."""
+    return _hash([*_parts(scope), tool, arguments], redactor)
+
+
+def _parts(scope: CallScope) -> list[JsonValue]:
+    return [scope.execution_id, scope.team_id, scope.round_number, scope.role, scope.agent_name]
+
+
+def _lasting_message(message: JsonValue) -> JsonValue:
+    """A dumped message without its volatile fields; deeper ones are the user's own, an argument ``timestamp`` say."""
+    if not isinstance(message, dict):
+        return message
+    lasting = _without_volatile(message)
+    parts = message.get("parts")
+    if isinstance(parts, list):
+        lasting["parts"] = [_without_volatile(part) if isinstance(part, dict) else part for part in parts]
+    return lasting
+
+
+def _without_volatile(entries: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in entries.items() if name not in _VOLATILE}
+
+
+def _hash(parts: list[JsonValue], redactor: Redactor) -> str:
+    canonical = redactor.json_text(parts, sort_keys=True)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()

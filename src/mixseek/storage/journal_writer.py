@@ -1,0 +1,302 @@
+"""One thread for each journal file writes it, with shared commits.
+
+Whoever records something puts it in a queue and waits. The thread takes all that waits at that moment, writes it in
+one transaction, and wakes each caller after the commit that holds its record: 200 teams cost a few commits, not 200.
+Records become rows in the thread as well, so that a large one does not hold up the event loop. A record that cannot be
+stored fails alone; a commit that fails, fails for all that shared it, after its retries.
+"""
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mixseek.errors import DatabaseWriteError, StorageError, UnstorableValueError
+from mixseek.storage.journal_file import (
+    abandon,
+    file_identity,
+    forget_after_fork,
+    may_pass,
+    open_for_writing,
+    write_error,
+)
+
+__all__ = ["JournalWriter", "Row", "lease_writer"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row to add: a table and its columns."""
+
+    table: str
+    columns: Mapping[str, str | int | float | None]
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """One record in the queue, and who waits for it; ``future`` is None where nobody does."""
+
+    make_row: Callable[[], Row]
+    future: asyncio.Future[None] | None
+    row: Row | None = None
+    error: StorageError | None = None
+
+
+@dataclass(eq=False)
+class JournalWriter:
+    """The writer of one file, shared by all journals of this process that are open on it."""
+
+    path: Path
+    wait_seconds: float
+    retry_delays: Sequence[float]
+    _leases: int = 0
+    _closing: bool = False
+    _queue: list[_Waiting] = field(default_factory=list)
+    _thread: threading.Thread | None = None
+    _connection: sqlite3.Connection | None = None
+    _identity: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        # Reentrant, because the garbage collector may close a journal in the middle of anything.
+        self._changed = threading.Condition(threading.RLock())
+        forget_after_fork(self)
+
+    async def write(self, make_row: Callable[[], Row]) -> None:
+        """Return once the row is committed; it is written even if the caller stops waiting."""
+        future = asyncio.get_running_loop().create_future()
+        self._put(_Waiting(make_row, future))
+        await future
+
+    def write_later(self, make_row: Callable[[], Row]) -> None:
+        """Return at once; the row goes with the next commit, and its failure goes to the log."""
+        self._put(_Waiting(make_row, None))
+
+    def release(self) -> None:
+        """Give up one lease; with the last one the queue is written out and the file closed."""
+        with _registry.lock:
+            self._leases -= 1
+            if self._leases:
+                return
+            _registry.writers.pop(self.path, None)
+        self._stop()
+
+    def forget(self) -> None:
+        """Start afresh in a forked child; the queue is the parent's to write."""
+        abandon(self._connection)
+        self._changed = threading.Condition(threading.RLock())
+        self._queue, self._thread, self._connection = [], None, None
+
+    def _put(self, waiting: _Waiting) -> None:
+        with self._changed:
+            if self._closing:
+                raise DatabaseWriteError(f"journal {str(self.path)!r} is closed")
+            self._queue.append(waiting)
+            if self._thread is None:
+                # A daemon, since Python waits for other threads before it lets anyone ask this one to stop.
+                self._thread = threading.Thread(target=self._run, name="mixseek-journal", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def _stop(self) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    # --- in the thread ---
+
+    def _run(self) -> None:
+        while batch := self._take():
+            self._commit(batch)
+            _wake(batch)
+        self._close_file()
+
+    def _take(self) -> list[_Waiting]:
+        """Everything that waits, as soon as anything does; nothing once the writer is closing."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closing)
+            batch, self._queue = self._queue, []
+            return batch
+
+    def _commit(self, batch: list[_Waiting]) -> None:
+        for waiting in batch:
+            _make_row(waiting)
+        ready = [waiting for waiting in batch if waiting.row is not None]
+        try:
+            self._write_patiently(ready)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            for waiting in ready:
+                waiting.error = self._failure(error)
+
+    def _failure(self, error: Exception) -> StorageError:
+        """An error of its own for each caller, since each adds its own traceback to it."""
+        kind = type(error) if isinstance(error, StorageError) else DatabaseWriteError
+        failure = kind(str(error) or repr(error))
+        failure.__cause__ = error.__cause__ or error
+        return failure
+
+    def _write_patiently(self, ready: list[_Waiting]) -> None:
+        delays = iter(self.retry_delays)
+        while ready:
+            try:
+                self._write(ready)
+                return
+            except sqlite3.Error as error:
+                self._close_file()
+                delay = next(delays, None) if may_pass(error) else None
+                if delay is None:
+                    raise write_error(self.path, error) from error
+                _log.warning("journal %s: %s; trying again in %s s", self.path, error, delay)
+                time.sleep(delay)
+
+    def _write(self, ready: list[_Waiting]) -> None:
+        connection = self._open_file()
+        for waiting in ready:
+            waiting.error = None
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for group in _by_table(ready):
+                _insert(connection, group)
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                connection.rollback()
+            raise
+
+    def _open_file(self) -> sqlite3.Connection:
+        if self._connection is not None and file_identity(self.path) != self._identity:
+            self._let_go_of_removed_file()
+        if self._connection is None:
+            self._connection = open_for_writing(self.path, self.wait_seconds)
+            self._identity = file_identity(self.path)
+        return self._connection
+
+    def _let_go_of_removed_file(self) -> None:
+        """Rows written to a file without a name would be lost in silence."""
+        _log.warning("journal %s was removed while it was in use; what it held is gone, a new one begins", self.path)
+        if file_identity(self.path) is None:
+            self._close_file()
+        else:
+            abandon(self._connection)
+            self._connection = None
+
+    def _close_file(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+
+def _make_row(waiting: _Waiting) -> None:
+    try:
+        waiting.row = waiting.make_row()
+    except UnstorableValueError as error:
+        waiting.error = error
+    except Exception as error:  # noqa: BLE001 - one record must not take down those it shares a commit with
+        waiting.error = UnstorableValueError(f"the journal cannot hold this record: {type(error).__name__}: {error}")
+
+
+def _by_table(ready: Iterable[_Waiting]) -> Iterator[list[_Waiting]]:
+    """Rows of one table together, in the order they came."""
+    groups: dict[str, list[_Waiting]] = {}
+    for waiting in ready:
+        if waiting.row is not None:
+            groups.setdefault(waiting.row.table, []).append(waiting)
+    yield from groups.values()
+
+
+def _insert(connection: sqlite3.Connection, group: list[_Waiting]) -> None:
+    """Add the group's rows with few statements: each one gives up the interpreter lock and waits to have it back."""
+    rows = [waiting.row for waiting in group if waiting.row is not None]
+    at_once = max(1, connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(rows[0].columns))
+    at_once = min(at_once, _MOST_ROWS_AT_ONCE)
+    for start in range(0, len(group), at_once):
+        some = group[start : start + at_once]
+        try:
+            _insert_rows(connection, rows[start : start + at_once])
+        except _ROW_ERRORS:
+            # The statement is undone, the transaction stands: find out which row it was.
+            for waiting in some:
+                _insert_alone(connection, waiting)
+
+
+_MOST_ROWS_AT_ONCE = 100
+_ROW_ERRORS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError, UnicodeError)
+
+
+def _insert_alone(connection: sqlite3.Connection, waiting: _Waiting) -> None:
+    if waiting.row is None:
+        return
+    try:
+        _insert_rows(connection, [waiting.row])
+    except _ROW_ERRORS as error:
+        waiting.error = UnstorableValueError(f"the journal's table {waiting.row.table!r} refuses this row: {error}")
+
+
+def _insert_rows(connection: sqlite3.Connection, rows: list[Row]) -> None:
+    names = list(rows[0].columns)
+    marks = f"({', '.join('?' * len(names))})"
+    # Table and column names come from this package alone.
+    statement = f"INSERT INTO {rows[0].table} ({', '.join(names)}) VALUES {', '.join([marks] * len(rows))}"  # noqa: S608
+    connection.execute(statement, [row.columns[name] for row in rows for name in names])
+
+
+def _wake(batch: list[_Waiting]) -> None:
+    """Tell each caller how its record fared, with one call for each event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
+    for waiting in batch:
+        if waiting.future is not None:
+            loops.setdefault(waiting.future.get_loop(), []).append(waiting)
+        elif waiting.error is not None:
+            _log.error("the journal lost a record nobody waited for: %s", waiting.error)
+    for loop, those in loops.items():
+        # A loop that was closed in the meantime has nobody left to tell.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, those)
+
+
+def _settle(those: list[_Waiting]) -> None:
+    for waiting in those:
+        if waiting.future is None or waiting.future.done():
+            continue
+        if waiting.error is None:
+            waiting.future.set_result(None)
+        else:
+            waiting.future.set_exception(waiting.error)
+
+
+class _Registry:
+    """The writers of this process, one for each file."""
+
+    def __init__(self) -> None:
+        self.writers: dict[Path, JournalWriter] = {}
+        self.lock = threading.RLock()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """A thread of the parent may have held the lock."""
+        self.lock = threading.RLock()
+
+
+_registry = _Registry()
+
+
+def lease_writer(path: Path, wait_seconds: float, retry_delays: Sequence[float]) -> JournalWriter:
+    """The writer of ``path``; the first to ask says how patient it is. Give it back with ``release``."""
+    real = Path(os.path.realpath(path))
+    with _registry.lock:
+        writer = _registry.writers.get(real)
+        if writer is None:
+            writer = _registry.writers[real] = JournalWriter(real, wait_seconds, retry_delays)
+        writer._leases += 1
+        return writer
