@@ -11,7 +11,7 @@ from typing import Any, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from mixseek.config.layers import KeyPath, Layer, Source
+from mixseek.config.layers import KeyPath, Layer, Place, Source
 from mixseek.config.masking import mask
 from mixseek.config.shape import allowed, alternatives, field_at, key_of, model_of, takes_text
 from mixseek.errors import Problem
@@ -39,7 +39,7 @@ def environment_layer(
 ) -> Layer:
     """The values that ``environ`` has for ``model``, and what is wrong with them."""
     values: dict[str, Any] = {}
-    places: dict[KeyPath, str] = {}
+    places: dict[KeyPath, Place] = {}
     problems: list[Problem] = []
     for name, path in _paths(variables, environ):
         field = field_at(model, path)
@@ -52,7 +52,7 @@ def environment_layer(
             problems.append(Problem(f"{mask(environ[name], name)!r} is not {allowed(field)}", file, name))
             continue
         _put(values, path, value)
-        places[path] = f"{file}: {name}" if file else name
+        places[path] = Place(file, (name,))
     return Layer(source, values, places, tuple(problems))
 
 
