@@ -141,7 +141,7 @@ def _template_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _template_fault(fault: TemplateFault) -> str:
-    return f"line {fault.lineno} of the template: {fault.message}"
+    return f"line {fault.lineno} of the template: {fault.message}" if fault.lineno else fault.message
 
 
 # --- classes of others ----------------------------------------------------------------------------------------------

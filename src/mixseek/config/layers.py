@@ -4,6 +4,8 @@ Layers are merged leaf by leaf, so that an environment variable for one key of a
 table as the file has them. A list is one leaf: the higher layer's list replaces the lower one's.
 """
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,11 +23,17 @@ def show_path(path: Iterable[str | int]) -> str:
 
     >>> show_path(("team", "members", 0, "model"))
     'team.members[0].model'
+    >>> show_path(("prices", "openai:gpt-5.1"))
+    'prices."openai:gpt-5.1"'
     """
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        text += f"[{part}]" if isinstance(part, int) else f".{_key(part)}" if text else _key(part)
     return text
+
+
+def _key(part: str) -> str:
+    return part if re.fullmatch(r"[\w-]+", part) else json.dumps(part, ensure_ascii=False)
 
 
 @dataclass(frozen=True)

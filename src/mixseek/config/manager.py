@@ -44,6 +44,7 @@ from mixseek.config.schema import (
     Settings,
     TeamSettings,
 )
+from mixseek.config.shape import key_of
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.workspace import Workspace
 
@@ -80,6 +81,11 @@ class RunSettings:
     judgment: JudgmentSettings
     prompt_builder: PromptBuilderSettings
     providers: ProvidersSettings
+
+    @property
+    def all(self) -> tuple[BaseModel, ...]:
+        """Every part of it, in the order of a run."""
+        return (self.orchestrator, *self.teams, self.evaluator, self.judgment, self.prompt_builder, self.providers)
 
 
 @dataclass(frozen=True)
@@ -172,20 +178,24 @@ class ConfigurationManager:
         """Further servers of models: of the file, of ``configs/providers.toml``, or none."""
         return self._load(PROVIDERS, ProvidersSettings, self._existing(path))
 
+    def load(self, kind: Kind, path: Path | str | None = None) -> BaseModel:
+        """The settings of one file of any kind; without a path those of the default file, or the defaults."""
+        return self._load(kind, kind.model, self._existing(path))
+
     # --- where they come from, and whether they are right -----------------------------------------------------------
 
-    def get_trace_info(self, settings: BaseModel, field: str) -> TraceInfo:
+    def get_trace_info(self, settings: BaseModel, field: str | KeyPath) -> TraceInfo:
         """The value of a field, also a nested one such as ``"leader.model"``, and the place that decided it."""
-        path = _parse_path(field)
-        value = _value_at(settings, path, field)
+        path = _parse_path(field) if isinstance(field, str) else field
+        value = _value_at(settings, path)
         origins = (*_origins_at(settings, path), *_default_at(settings, path))
         winner, *overrode = origins or (Origin("default"),)
         return TraceInfo(show_path(path), value, winner.source, str(winner.place), tuple(overrode))
 
-    def validate(self, path: Path | str) -> Report:
-        """Look at one file of any kind and at all it refers to."""
+    def validate(self, path: Path | str, *, complete: bool = True) -> Report:
+        """Look at one file of any kind and at all it refers to; ``complete``: a prompt that is missing is a problem."""
         file = self.workspace.find(path)
-        findings = _Findings(complete=True)
+        findings = _Findings(complete)
         kind: Kind | None = None
         settings: tuple[BaseModel, ...] = ()
         try:
@@ -240,7 +250,7 @@ class ConfigurationManager:
 
         settings = None
         try:
-            settings = model(**{**_unread_defaults(model), **merged.values})
+            settings = _of_values(model, merged.values)
             _remember(settings, merged.origins)
             findings.notes += _notes(settings, merged.values, place)
         except ValidationError as error:
@@ -281,7 +291,8 @@ class ConfigurationManager:
             return None
         file = self.workspace.find(path)
         if not os.path.lexists(file):
-            raise MissingFileError(Problem("does not exist", str(path)))
+            where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
+            raise MissingFileError(Problem(f"does not exist{where}", str(path)))
         return file
 
     def _shown(self, file: Path) -> str:
@@ -307,7 +318,7 @@ class ConfigurationManager:
         """The settings of a file and of all it refers to."""
         if kind is ORCHESTRATOR:
             run = self._read_run(file, findings)
-            return (run.orchestrator, *run.teams, run.evaluator, run.judgment, run.prompt_builder) if run else ()
+            return run.all if run else ()
         settings = self._read(kind, kind.model, file, findings).settings
         findings.problems += check_clock(self._environ)
         return (settings,) if settings else ()
@@ -323,7 +334,7 @@ class ConfigurationManager:
         findings.problems += check_prompt_templates(self.workspace, "configs/prompt_templates")
         if not (main.settings and evaluator and judgment and prompt_builder and providers):
             return None
-        orchestrator = main.settings.model_copy(update={"workspace_path": self.workspace.root})
+        orchestrator = _located(main.settings, self.workspace.root)
         return RunSettings(orchestrator, teams, evaluator, judgment, prompt_builder, providers)
 
     def _read_teams(self, main: _Reading[OrchestratorSettings], findings: _Findings) -> tuple[TeamSettings, ...]:
@@ -419,7 +430,7 @@ def read_prompt_builder_settings(workspace: Path | str) -> PromptBuilderSettings
     manager._tell_missing_prompts(document, manager._shown(file), findings)
     merged = manager._merge(PROMPT_BUILDER, document, manager._shown(file), findings)
     findings.raise_problems()
-    settings = PromptBuilderSettings(**{**_unread_defaults(PromptBuilderSettings), **merged.values})
+    settings = PromptBuilderSettings.of_values(merged.values)
     _remember(settings, merged.origins)
     return settings
 
@@ -427,11 +438,9 @@ def read_prompt_builder_settings(workspace: Path | str) -> PromptBuilderSettings
 # --- steps of a reading ---------------------------------------------------------------------------------------------
 
 
-def _unread_defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """Defaults to hand to a model that would otherwise look into the environment by itself."""
-    if model is not PromptBuilderSettings:
-        return {}
-    return {name: field.default for name, field in model.model_fields.items()}
+def _of_values(model: type[S], values: Mapping[str, Any]) -> S:
+    # Made by its constructor, this one would look into the environment by itself.
+    return model.of_values(values) if issubclass(model, PromptBuilderSettings) else model.model_validate(dict(values))
 
 
 def _notes(settings: BaseModel, values: Mapping[str, Any], place: Callable[[KeyPath], Place]) -> Iterator[Problem]:
@@ -480,6 +489,13 @@ def _inside(values: Any, part: str | int) -> Any:
     return None
 
 
+def _located(orchestrator: OrchestratorSettings, root: Path) -> OrchestratorSettings:
+    located = orchestrator.model_copy(update={"workspace_path": root})
+    given = Origin("argument", Place(key=("workspace",)), root)
+    located._provenance = Provenance({**orchestrator._provenance.origins, ("workspace_path",): (given,)}, known=True)
+    return located
+
+
 def _team_ids_used_twice(teams: Iterable[tuple[Place, TeamSettings]]) -> Iterator[Problem]:
     seen: dict[str, Place] = {}
     for place, team in teams:
@@ -498,23 +514,25 @@ def _remember(settings: BaseModel, origins: Mapping[KeyPath, tuple[Origin, ...]]
     settings._provenance = Provenance(origins, known=True)
     for name in settings.model_fields_set:
         value = getattr(settings, name)
-        inner = {path[1:]: found for path, found in origins.items() if path[0] == name and len(path) > 1}
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         if isinstance(value, BaseModel):
-            _remember(value, inner)
-        elif isinstance(value, list):
-            for number, item in enumerate(value):
-                _remember_item(item, name, number, origins)
+            _remember(value, _part(origins, (name,), value))
+        for key, item in items:
+            if isinstance(item, BaseModel):
+                _remember(item, _part(origins, (name, key), item))
 
 
-def _remember_item(item: Any, name: str, number: int, origins: Mapping[KeyPath, tuple[Origin, ...]]) -> None:
-    if not isinstance(item, BaseModel):
-        return
-    inner: dict[KeyPath, tuple[Origin, ...]] = {}
-    for field_name in item.model_fields_set:
-        found = _climb(origins, (name, number, field_name))
-        if found:
-            inner[(field_name,)] = found
-    _remember(item, inner)
+def _part(
+    origins: Mapping[KeyPath, tuple[Origin, ...]], above: KeyPath, model: BaseModel
+) -> Mapping[KeyPath, tuple[Origin, ...]]:
+    """The origins of a model inside another: those recorded below it, or exact ones within the leaf it is part of."""
+    size = len(above)
+    part = {path[size:]: found for path, found in origins.items() if path[:size] == above and len(path) > size}
+    for name in model.model_fields_set:
+        key = key_of(name, type(model).model_fields[name]) if name in type(model).model_fields else name
+        if not any(path[0] == key for path in part):
+            part[(key,)] = _climb(origins, (*above, key))
+    return {path: found for path, found in part.items() if found}
 
 
 def _climb(origins: Mapping[KeyPath, tuple[Origin, ...]], path: KeyPath) -> tuple[Origin, ...]:
@@ -534,8 +552,18 @@ def _origins_at(settings: BaseModel, path: KeyPath) -> tuple[Origin, ...]:
     if not isinstance(settings, Settings | PromptBuilderSettings):
         return ()
     if settings._provenance.known:
-        return _climb(settings._provenance.origins, path) if _is_set(settings, path) else ()
+        return _climb(settings._provenance.origins, _as_keys(settings, path)) if _is_set(settings, path) else ()
     return (Origin("argument"),) if path[0] in settings.model_fields_set else ()
+
+
+def _as_keys(settings: Any, path: KeyPath) -> KeyPath:
+    """A path of field names as the keys of a file, where the two differ."""
+    keys: list[str | int] = []
+    for part in path:
+        fields = type(settings).model_fields if isinstance(settings, BaseModel) else {}
+        keys.append(key_of(part, fields[part]) if isinstance(part, str) and part in fields else part)
+        settings = getattr(settings, str(part), None) if fields else _inside(settings, part)
+    return tuple(keys)
 
 
 def _is_set(settings: Any, path: KeyPath) -> bool:
@@ -552,7 +580,7 @@ def _is_set(settings: Any, path: KeyPath) -> bool:
 
 def _default_at(settings: BaseModel, path: KeyPath) -> tuple[Origin, ...]:
     """The default as the weakest origin; none for a field that has to be given."""
-    owner = _value_at(settings, path[:-1], "") if len(path) > 1 else settings
+    owner = _value_at(settings, path[:-1])
     if not isinstance(owner, BaseModel) or path[-1] not in type(owner).model_fields:
         return ()
     field_info = type(owner).model_fields[str(path[-1])]
@@ -562,17 +590,17 @@ def _default_at(settings: BaseModel, path: KeyPath) -> tuple[Origin, ...]:
 
 
 def _parse_path(field: str) -> KeyPath:
-    parts = re.findall(r"[^.\[\]]+", field)
-    return tuple(int(part) if part.isdigit() else part for part in parts)
+    parts = re.findall(r'"([^"]*)"|([^."\[\]]+)', field)
+    return tuple(quoted or (int(bare) if bare.isdigit() else bare) for quoted, bare in parts)
 
 
-def _value_at(settings: Any, path: KeyPath, field: str) -> Any:
+def _value_at(settings: Any, path: KeyPath) -> Any:
     value = settings
     for part in path:
         if isinstance(value, BaseModel) and isinstance(part, str) and hasattr(value, part):
             value = getattr(value, part)
-        elif isinstance(value, Mapping | list) and _inside(value, part) is not None:
+        elif _inside(value, part) is not None:
             value = _inside(value, part)
         else:
-            raise AttributeError(f"{type(settings).__name__} has no field {field!r}")
+            raise AttributeError(f"{type(settings).__name__} has no field {show_path(path)!r}")
     return value

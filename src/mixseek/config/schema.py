@@ -29,6 +29,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from mixseek.config.environment import NOT_FROM_ENVIRONMENT, Variables, environment_layer
 from mixseek.config.layers import KeyPath, Provenance
+from mixseek.config.shape import Words
 from mixseek.errors import ConfigurationError
 from mixseek.records import AgentType
 from mixseek.templating import DEFAULT_EVALUATOR_USER_PROMPT, DEFAULT_JUDGMENT_USER_PROMPT, DEFAULT_TEAM_USER_PROMPT
@@ -121,11 +122,12 @@ def _tool_name(name: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_not_blank)]
-ModelName = Annotated[str, AfterValidator(_model_name)]
-FunctionName = Annotated[str, AfterValidator(_function_name)]
-VariableName = Annotated[str, AfterValidator(_variable_name)]
-WebAddress = Annotated[str, AfterValidator(_web_address)]
-ToolName = Annotated[str, AfterValidator(_tool_name)]
+ModelName = Annotated[str, AfterValidator(_model_name), Words('a model, as "provider:name"')]
+FunctionName = Annotated[str, AfterValidator(_function_name), Words('a function, as "module:function"')]
+VariableName = Annotated[str, AfterValidator(_variable_name), Words("the name of a variable")]
+WebAddress = Annotated[str, AfterValidator(_web_address), Words("a web address")]
+ToolName = Annotated[str, AfterValidator(_tool_name), Words("letters, digits, _ and -, at most 64")]
+FilePath = Annotated[str, AfterValidator(_not_blank), Words("a path")]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -268,6 +270,13 @@ class PromptBuilderSettings(BaseSettings):
     _provenance: Provenance = PrivateAttr(default_factory=Provenance)
 
     @classmethod
+    def of_values(cls, values: Mapping[str, Any]) -> Self:
+        """Settings of these values alone, without a look at the environment."""
+        made = cls.__new__(cls)
+        BaseModel.__init__(made, **values)
+        return made
+
+    @classmethod
     def settings_customise_sources(
         cls,
         settings_cls: type[BaseSettings],
@@ -294,7 +303,7 @@ class PluginSettings(Settings):
     """Where the class of a custom member is: a module or a file, and the class in it."""
 
     agent_module: Text | None = Field(default=None, description="Module to import.")
-    path: Text | None = Field(default=None, description="Python file to load, instead of a module.")
+    path: FilePath | None = Field(default=None, description="Python file to load, instead of a module.")
     agent_class: Text = Field(description="Class in it, a subclass of BaseMemberAgent.")
 
     @classmethod
@@ -524,7 +533,7 @@ def _duplicates(path: KeyPath, what: str, names: list[Any]) -> Iterable[Fault]:
 class TeamReference(Settings):
     """A team that takes part."""
 
-    config: Text = Field(description="Path of its team file.")
+    config: FilePath = Field(description="Path of its team file.")
 
 
 class StorageSettings(Settings):
@@ -566,13 +575,13 @@ class OrchestratorSettings(Settings):
         default=2, ge=0, le=10, description="Further tries of a failed team, from its first unfinished round."
     )
     teams: list[TeamReference] = Field(min_length=1, description="The teams that take part.")
-    evaluator_config: Text | None = Field(
+    evaluator_config: FilePath | None = Field(
         default=None, description="Path of the evaluator file; absent: configs/evaluator.toml if it exists."
     )
-    judgment_config: Text | None = Field(
+    judgment_config: FilePath | None = Field(
         default=None, description="Path of the judgment file; absent: configs/judgment.toml if it exists."
     )
-    prompt_builder_config: Text | None = Field(
+    prompt_builder_config: FilePath | None = Field(
         default=None, description="Path of the prompt builder file; absent: configs/prompt_builder.toml if it exists."
     )
     max_rounds: int = Field(default=5, ge=1, le=10, description="Most rounds of a team.")
@@ -636,7 +645,7 @@ class CustomMetricSettings(Settings):
     """Where the class of a custom metric is."""
 
     module: Text | None = Field(default=None, description="Module to import.")
-    path: Text | None = Field(default=None, description="Python file to load, instead of a module.")
+    path: FilePath | None = Field(default=None, description="Python file to load, instead of a module.")
     class_name: Text = Field(alias="class", description="Class in it, a subclass of BaseMetric.")
 
     @classmethod
@@ -692,7 +701,7 @@ class JudgmentSettings(ModelParams):
 
     variables: ClassVar[Variables] = Variables(prefix="MIXSEEK_JUDGMENT__")
 
-    model: Annotated[str, AfterValidator(_model_name_or_none)] = Field(
+    model: Annotated[str, AfterValidator(_model_name_or_none), Words('a model, as "provider:name", or "none"')] = Field(
         default="google-gla:gemini-2.5-flash", description='Model that judges; "none": rules only.'
     )
     temperature: float | None = Field(default=0.0, ge=0, le=2, description="Randomness of the answers.")
@@ -722,7 +731,7 @@ class JudgmentSettings(ModelParams):
 class ProviderSettings(Settings):
     """A server that speaks the OpenAI protocol; its name becomes a model prefix."""
 
-    base_url: Annotated[str, AfterValidator(_web_address_without_credentials)] = Field(
+    base_url: Annotated[str, AfterValidator(_web_address_without_credentials), Words("a web address")] = Field(
         description="Address of the server."
     )
     api_key_env: VariableName | None = Field(

@@ -2,19 +2,29 @@
 
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["allowed", "alternatives", "field_at", "key_of", "model_at", "model_of", "takes_text"]
+__all__ = ["Words", "allowed", "alternatives", "field_at", "key_of", "model_at", "model_of", "takes_text"]
+
+
+@dataclass(frozen=True)
+class Words:
+    """Says in an annotation what kind of text a field takes."""
+
+    text: str
+
 
 _TYPE_WORDS: Mapping[object, str] = {
     str: "text",
     int: "a whole number",
     float: "a number",
     bool: "true or false",
+    Any: "anything",
 }
 
 
@@ -72,7 +82,8 @@ def allowed(field: FieldInfo) -> str:
     >>> allowed(FieldInfo.from_annotated_attribute(int, Field(default=5, ge=1, le=10)))
     'a whole number from 1 to 10'
     """
-    words = " or ".join(dict.fromkeys(_word(kind) for kind in alternatives(field.annotation)))
+    special = next((limit.text for limit in _limits(field) if isinstance(limit, Words)), "text")
+    words = " or ".join(dict.fromkeys(_word(kind, special) for kind in alternatives(field.annotation)))
     bounds = _bounds(field)
     return f"{words} {bounds}" if bounds else words
 
@@ -94,21 +105,22 @@ def _named_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {key_of(name, field): field for name, field in model.model_fields.items()}
 
 
-def _word(kind: Any) -> str:
+def _word(kind: Any, text: str = "text") -> str:
     origin = get_origin(kind)
+    if kind is str:
+        return text
     if origin is Literal:
         return " or ".join(f'"{value}"' for value in get_args(kind))
     if origin is list:
-        return f"a list of {_plural(get_args(kind)[0])}"
+        return f"a list, each {_item_word(get_args(kind)[0])}"
     if origin is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return "a table"
     return _TYPE_WORDS.get(kind, "text")
 
 
-def _plural(kind: Any) -> str:
-    only = alternatives(kind)[0]
-    words: Mapping[object, str] = {str: "texts", int: "whole numbers", float: "numbers"}
-    return words.get(only, "tables")
+def _item_word(kind: Any) -> str:
+    special = next((extra.text for extra in _annotations(kind) if isinstance(extra, Words)), "text")
+    return _word(alternatives(kind)[0], special)
 
 
 def _bounds(field: FieldInfo) -> str:
