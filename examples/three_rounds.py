@@ -50,7 +50,7 @@ async def play(workspace: Path, console: Console) -> None:
         for number in range(1, 4):
             prompt = await builder.build_team_prompt(context("alpha", number, history["alpha"]))
             console.rule(f"Round {number}: what team Alpha is told")
-            console.print(escape(prompt))
+            console.print(escape(prompt), soft_wrap=True)
             for team_id in TEAMS:
                 history[team_id].append(await submit(store, team_id, number))
         console.rule("Leader board after round 3")
@@ -74,7 +74,7 @@ async def submit(store: AggregationStore, team_id: str, number: int) -> RoundSta
     started = datetime.now(UTC)
     answer, score, comment = SCRIPT[team_id][number - 1]
     metric = MetricScore(metric_name="Coverage", score=score, evaluator_comment=comment)
-    details = EvaluationResult(metrics=[metric], overall_score=score).model_dump(mode="json")
+    details = EvaluationResult(metrics=[metric], overall_score=score).to_score_details()
     await store.save_to_leader_board(
         execution_id=EXECUTION,
         team_id=team_id,
