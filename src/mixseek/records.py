@@ -188,7 +188,7 @@ class EvaluationResult(Record):
 
     def to_score_details(self) -> dict[str, JsonValue]:
         """What a leader board row keeps of it, and what the team is shown."""
-        metrics = [metric.model_dump(mode="json") for metric in self.metrics]
+        metrics: list[JsonValue] = [metric.model_dump(mode="json") for metric in self.metrics]
         return {"overall_score": self.overall_score, "metrics": metrics}
 
     @classmethod
