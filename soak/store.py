@@ -117,7 +117,7 @@ async def write(workspace: Path, team: str, rounds: int, acknowledged: Path) -> 
 async def read(workspace: Path, stop: Path, report: Path) -> None:
     seen: dict[str, tuple[int, float]] = {}
     async with AggregationStore(workspace) as store:
-        while not stop.exists():
+        while not stop.exists():  # noqa: ASYNC240 this process has nothing else to do
             started = time.monotonic()
             standings = await store.get_leaderboard_ranking_by_execution(EXECUTION)
             line: dict[str, Any] = {"wait": time.monotonic() - started}

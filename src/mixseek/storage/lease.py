@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 Connection = duckdb.DuckDBPyConnection
 
-# Alone with the file: linger for the next step of a run, and let go now and then for those who did not ask yet.
+# Alone with the file: linger for the next step of a run, and let go now and then for those whose ring was not heard.
 _LINGER_SECONDS = 0.02
-_HOLD_SECONDS = 0.25
+_HOLD_SECONDS = 1.0
 # In company: a burst each, so that twelve processes come round within about a second.
 _CONTENDED_LINGER_SECONDS = 0.002
 _CONTENDED_HOLD_SECONDS = 0.06
@@ -198,9 +198,10 @@ class Worker:
             while not self._had_lease(job):
                 self._stop.wait(_ASK_AGAIN_SECONDS)
         finally:
+            contended = self._turn.contended()
             self._turn.release()
             self._say_goodbye()
-        if self._turn.contended:
+        if contended:
             self._stop.wait(_GIVE_WAY_SECONDS)
 
     def _say_goodbye(self) -> None:
@@ -241,15 +242,15 @@ class Worker:
             _let_go(connection, self.path)
 
     def _work(self, connection: Connection, first: Job) -> None:
-        contended = self._turn.contended
-        linger = _CONTENDED_LINGER_SECONDS if contended else _LINGER_SECONDS
-        ends = time.monotonic() + (_CONTENDED_HOLD_SECONDS if contended else _HOLD_SECONDS)
+        began = time.monotonic()
         job: Job | None = first
         while job is not None:
             self._work_off(connection, [job, *self._waiting()])
-            if not self._sound or self._leaving or self._stop.is_set() or time.monotonic() >= ends:
+            contended = self._turn.contended()
+            hold = _CONTENDED_HOLD_SECONDS if contended else _HOLD_SECONDS
+            if not self._sound or self._leaving or self._stop.is_set() or time.monotonic() >= began + hold:
                 return
-            job = self._job_within(linger)
+            job = self._job_within(_CONTENDED_LINGER_SECONDS if contended else _LINGER_SECONDS)
 
     def _waiting(self) -> list[Job]:
         jobs: list[Job] = []

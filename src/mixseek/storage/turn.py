@@ -25,17 +25,17 @@ class Turn:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.contended = False
-        """Whether another process held the file when the turn was asked for."""
         self._fd: int | None = None
+        self._had_to_wait = False
+        self._noted_at = 0
 
     def take(self, deadline: float, stop: threading.Event) -> bool:
         """Wait for the turn until ``deadline`` (``time.monotonic``); False if it did not come."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         _open_here.add(fd)
         try:
-            self.contended = not _try_lock(fd)
-            if self.contended and not _wait_in_line(fd, deadline, stop):
+            self._had_to_wait = not _try_lock(fd)
+            if self._had_to_wait and not _wait_in_line(fd, deadline, stop):
                 return False
         except BaseException:
             _close(fd)
@@ -52,6 +52,11 @@ class Turn:
             data = text.encode("utf-8", "replace")
             os.pwrite(self._fd, data, 0)
             os.ftruncate(self._fd, len(data))
+            self._noted_at = os.fstat(self._fd).st_mtime_ns
+
+    def contended(self) -> bool:
+        """Whether others want the file too: we had to wait for it, or somebody has rung since."""
+        return self._had_to_wait or (self._fd is not None and os.fstat(self._fd).st_mtime_ns != self._noted_at)
 
     def release(self) -> None:
         """Let the next one in."""
@@ -82,11 +87,17 @@ def _try_lock(fd: int) -> bool:
 
 
 def _wait_in_line(fd: int, deadline: float, stop: threading.Event) -> bool:
+    _ring(fd)
     waiter = _Waiter(fd)
     while not waiter.arrived.wait(min(_LOOK_UP_SECONDS, max(0.0, deadline - time.monotonic()))):
         if stop.is_set() or time.monotonic() >= deadline:
             return waiter.give_up()
     return waiter.succeeded()
+
+
+def _ring(fd: int) -> None:
+    """Tell the holder that somebody waits, by the lock file's time, which it looks at between two jobs."""
+    os.utime(fd, ns=(time.time_ns(), time.time_ns()))
 
 
 class _Waiter:
