@@ -24,7 +24,12 @@ __all__ = ["app"]
 _WIDEST_VALUE = 80
 _EXISTS = "exists already: use --force to overwrite it"
 
-app = typer.Typer(help="Write, show, list and validate configuration files.", no_args_is_help=True)
+app = typer.Typer(
+    help="Write, show, list and validate configuration files.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 Component = Literal["orchestrator", "team", "member", "evaluator", "judgment", "prompt_builder", "providers"]
 

@@ -141,7 +141,8 @@ def _template_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _template_fault(fault: TemplateFault) -> str:
-    return f"line {fault.lineno} of the template: {fault.message}" if fault.lineno else fault.message
+    told = fault.lineno is None or f"line {fault.lineno}" in fault.message
+    return fault.message if told else f"line {fault.lineno} of the template: {fault.message}"
 
 
 # --- classes of others ----------------------------------------------------------------------------------------------
@@ -175,8 +176,10 @@ def _metric_faults(metric: Mapping[str, Any], custom: Mapping[str, Any], around:
         return
     if not around.no_plugins and kind not in plugins.metrics:
         known = [*BUILT_IN_METRICS, *custom, *plugins.metrics]
-        given = "type" if "type" in metric else "name"
-        yield (given,), _unknown("metric", kind, known) + ' (or give it a "system_instruction")'
+        if "type" in metric:
+            yield ("type",), _unknown("metric", kind, known)
+        else:
+            yield ("name",), _unknown("metric", kind, known) + ' (or give it a "system_instruction")'
 
 
 def _class_faults(
@@ -219,6 +222,9 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 def _answer_schema_faults(schema: Any, around: Surroundings) -> Iterator[Fault]:
     if not isinstance(schema, str):
+        return
+    if not around.workspace.resolve(schema).exists():
+        yield ("answer_schema",), f"file {schema!r} does not exist: paths start at the workspace"
         return
     try:
         parsed = json.loads(read_text(around.workspace.resolve(schema), schema))

@@ -19,7 +19,7 @@ from mixseek.config.schema import (
     ProvidersSettings,
     TeamSettings,
 )
-from mixseek.config.shape import key_of
+from mixseek.config.shape import settable_keys
 from mixseek.errors import ConfigurationError, Problem
 
 __all__ = [
@@ -60,7 +60,7 @@ class Kind:
     @property
     def keys(self) -> frozenset[str]:
         """The keys of its fields, as a file has them."""
-        return frozenset(key_of(name, field) for name, field in self.model.model_fields.items())
+        return frozenset(settable_keys(self.model))
 
     def key(self, path: KeyPath) -> KeyPath:
         """The key a field has in a file."""
@@ -110,9 +110,10 @@ def toml_layer(kind: Kind, document: Mapping[str, Any], shown: str) -> Layer:
     problems = list(_top_level_problems(kind, document, shown))
     values = {name: document[name] for name in kind.outside if name in document}
     if isinstance(table, Mapping):
-        # A table that belongs beside [table] but stands inside it is an unknown key there.
-        problems += [_misplaced(kind, name, shown) for name in sorted(kind.outside & table.keys())]
-        values |= {name: value for name, value in table.items() if name not in kind.outside}
+        # These are fields of the model, but not keys of the table.
+        foreign = kind.outside | (kind.model.model_fields.keys() - kind.keys)
+        problems += [_misplaced(kind, name, shown) for name in sorted(foreign & table.keys())]
+        values |= {name: value for name, value in table.items() if name not in foreign}
     return Layer("TOML", values, places, tuple(problems))
 
 
@@ -135,7 +136,9 @@ def _unknown_table(kind: Kind, name: str, known: list[str]) -> str:
 
 
 def _misplaced(kind: Kind, name: str, shown: str) -> Problem:
-    return Problem(f"stands beside [{kind.table}], not inside: write [{name}]", shown, f"{kind.table}.{name}")
+    beside = f"stands beside [{kind.table}], not inside: write [{name}]"
+    message = beside if name in kind.outside else "is not set in a file: take it out"
+    return Problem(message, shown, f"{kind.table}.{name}")
 
 
 def _main_table(kind: Kind) -> str:

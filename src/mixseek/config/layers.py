@@ -94,12 +94,14 @@ class Merged:
     values: Mapping[str, Any]
     origins: Mapping[KeyPath, tuple[Origin, ...]]
 
-    def place(self, path: KeyPath, root: Place) -> Place:
-        """Where the value at ``path`` is written, or where the missing one would be; ``root`` is the file's table."""
+    def place(self, path: KeyPath) -> Place | None:
+        """Where the value at ``path``, or the leaf it is part of, is written."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
-                return self.origins[path[:end]][0].place.inside(path[end:])
-        return root.inside(path)
+                origin = self.origins[path[:end]][0]
+                # What stands inside a variable has no place of its own.
+                return origin.place.inside(path[end:]) if origin.source == "TOML" else origin.place
+        return None
 
 
 @dataclass(eq=False)

@@ -243,10 +243,9 @@ class ConfigurationManager:
         self, kind: Kind, model: type[S], document: Mapping[str, Any] | None, shown: str | None, findings: _Findings
     ) -> _Reading[S]:
         merged = self._merge(kind, document, shown, findings)
-        root = Place(shown, kind.key(()))
 
         def place(path: KeyPath) -> Place:
-            return merged.place(_as_written(merged.values, path), root)
+            return merged.place(_as_written(merged.values, path)) or Place(shown, kind.key(path))
 
         settings = None
         try:
@@ -387,7 +386,7 @@ class ConfigurationManager:
     ) -> Any:
         if not isinstance(member, Mapping) or "config" not in member:
             return member
-        here = merged.place(("members", number), Place())
+        here = merged.place(("members", number)) or Place()
         for name in member.keys() - set(_BESIDE_CONFIG):
             message = "may not stand beside config: move it into the member file"
             findings.problems.append(problem_at(here.inside((name,)), message))

@@ -10,13 +10,20 @@ from pydantic_core import ErrorDetails
 
 from mixseek.config.layers import KeyPath, Place, show_path
 from mixseek.config.masking import is_secret_name, mask
-from mixseek.config.schema import OLDER_SPELLINGS, MemberAgentConfig
-from mixseek.config.shape import allowed, field_at, key_of, model_at
+from mixseek.config.schema import (
+    OLDER_SPELLINGS,
+    EvaluatorSettings,
+    JudgmentSettings,
+    MemberAgentConfig,
+    ProviderSettings,
+)
+from mixseek.config.shape import allowed_at, field_at, known_part, model_at, settable_keys
 from mixseek.errors import Problem
 
 __all__ = ["problem_at", "problems_of"]
 
 _LONGEST_VALUE = 60
+_TABLE_LESS = {EvaluatorSettings: "evaluator", JudgmentSettings: "judgment"}
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], place: Callable[[KeyPath], Place]) -> list[Problem]:
@@ -27,8 +34,8 @@ def problems_of(error: ValidationError, model: type[BaseModel], place: Callable[
 
 
 def problem_at(place: Place, message: str) -> Problem:
-    """A problem of the value that is written at ``place``."""
-    return Problem(message, place.file, show_path(place.key) or None)
+    """A problem of the value that is written at ``place``; a key that was written there by mistake is not repeated."""
+    return Problem(mask(message), place.file, show_path(place.key) or None)
 
 
 def _problem(error: ErrorDetails, model: type[BaseModel], place: Callable[[KeyPath], Place]) -> Problem | None:
@@ -40,11 +47,8 @@ def _problem(error: ErrorDetails, model: type[BaseModel], place: Callable[[KeyPa
 
 def _path_in(model: type[BaseModel], error: ErrorDetails) -> KeyPath:
     """The error's location without the names of types that pydantic adds for a choice of types."""
-    path = error["loc"]
-    end = len(path)
-    while end and model_at(model, path[: end - 1]) is None and not isinstance(path[end - 1], int):
-        end -= 1
-    return path[:end]
+    unknown = 1 if error["type"] == "extra_forbidden" else 0
+    return error["loc"][: known_part(model, error["loc"]) + unknown]
 
 
 def _message(error: ErrorDetails, model: type[BaseModel], path: KeyPath) -> str:
@@ -55,14 +59,12 @@ def _message(error: ErrorDetails, model: type[BaseModel], path: KeyPath) -> str:
         return str(error["ctx"]["error"])
     if kind == "extra_forbidden":
         return _unknown_key(model, path)
-    field = field_at(model, path) if path else None
-    wanted = allowed(field) if field else ""
+    wanted = allowed_at(model, path)
     if kind == "missing":
-        return f"is required: {wanted}{_purpose(field)}"
+        return f"is required: {wanted}{_purpose(field_at(model, path))}"
     if kind == "too_short":
         return "is empty: at least one is needed"
-    said = error["msg"].replace("Input should be ", "must be ")
-    return f"{_show(value, path)} is not allowed: {f'must be {wanted}' if wanted else said}"
+    return f"{_show(value, path)} is not allowed: must be {wanted}"
 
 
 def _purpose(field: FieldInfo | None) -> str:
@@ -71,20 +73,28 @@ def _purpose(field: FieldInfo | None) -> str:
 
 def _unknown_key(model: type[BaseModel], path: KeyPath) -> str:
     key = str(path[-1])
-    known = _known_keys(model_at(model, path[:-1]))
+    if is_secret_name(key):
+        return _secret_key(model_at(model, path[:-1]))
+    if path == (_TABLE_LESS.get(model),):
+        return "unknown key: the settings of this kind of file stand at the top level, without a table"
+    return _nearest(key, _known_keys(model_at(model, path[:-1])))
+
+
+def _nearest(key: str, known: list[str]) -> str:
     near = get_close_matches(key, known, n=1)
-    if is_secret_name(key) and not near:
-        return "API keys and passwords never stand in a file: set the provider's environment variable instead"
-    if near:
-        return f'unknown key; did you mean "{near[0]}"?'
-    return f"unknown key; known are {', '.join(known)}"
+    return f'unknown key; did you mean "{near[0]}"?' if near else f"unknown key; known are {', '.join(known)}"
+
+
+def _secret_key(model: type[BaseModel] | None) -> str:
+    instead = 'name the variable that holds it as "api_key_env"' if model is ProviderSettings else "use the environment"
+    return f"API keys and passwords never stand in a file: {instead}"
 
 
 def _known_keys(model: type[BaseModel] | None) -> list[str]:
     if model is None:
         return []
     older: Iterable[str] = OLDER_SPELLINGS if model is MemberAgentConfig else ()
-    return sorted([*(key_of(name, field) for name, field in model.model_fields.items()), *older])
+    return sorted([*settable_keys(model), *older])
 
 
 def _show(value: Any, path: KeyPath) -> str:

@@ -23,6 +23,7 @@ MAX_FILE_BYTES = 1_000_000
 _MAX_KEY_PARTS = 32
 _KEY_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
 _LONG_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*+(?:{_KEY_PART}\.[ \t]*+){{{_MAX_KEY_PARTS}}}", re.MULTILINE)
+_TABLE = re.compile(r"\('.*'(?:,|)\)")
 _PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 
 
@@ -100,7 +101,8 @@ def _tell(error: tomli.TOMLDecodeError) -> str:
     place = _PLACE.search(text)
     if not place:
         return text
-    said = text[: place.start()].lower()
+    said = _TABLE.sub(lambda match: match[0].strip("(,)").replace("'", "").replace(", ", "."), text[: place.start()])
+    said = said[0].lower() + said[1:]
     return f"line {place['line']}, column {place['column']}: {said}" if place["line"] else f"at the end: {said}"
 
 

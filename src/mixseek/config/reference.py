@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from mixseek.config.environment import NOT_FROM_ENVIRONMENT, variable_names
+from mixseek.config.environment import variable_names
 from mixseek.config.kinds import KINDS, PROMPT_BUILDER, Kind
 from mixseek.config.layers import KeyPath
-from mixseek.config.shape import allowed, alternatives, key_of, model_of
+from mixseek.config.shape import SET_BY_THE_LOADER, allowed, alternatives, key_of, model_of
 
 __all__ = ["FieldReference", "field_references", "markdown"]
 
@@ -48,7 +48,7 @@ def markdown() -> str:
 
 def _fields(model: type[BaseModel], above: KeyPath = ()) -> Iterator[tuple[KeyPath, FieldInfo]]:
     for name, field in model.model_fields.items():
-        if NOT_FROM_ENVIRONMENT in field.metadata:
+        if SET_BY_THE_LOADER in field.metadata:
             continue
         path = (*above, key_of(name, field))
         inner, step = _inner(field.annotation)

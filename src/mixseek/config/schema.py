@@ -27,9 +27,9 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from mixseek.config.environment import NOT_FROM_ENVIRONMENT, Variables, environment_layer
+from mixseek.config.environment import Variables, environment_layer
 from mixseek.config.layers import KeyPath, Provenance
-from mixseek.config.shape import Words
+from mixseek.config.shape import SET_BY_THE_LOADER, Words
 from mixseek.errors import ConfigurationError
 from mixseek.records import AgentType
 from mixseek.templating import DEFAULT_EVALUATOR_USER_PROMPT, DEFAULT_JUDGMENT_USER_PROMPT, DEFAULT_TEAM_USER_PROMPT
@@ -566,7 +566,7 @@ class OrchestratorSettings(Settings):
         strict=False,
     )
 
-    workspace_path: Annotated[Path | None, NOT_FROM_ENVIRONMENT] = Field(
+    workspace_path: Annotated[Path | None, SET_BY_THE_LOADER] = Field(
         default=None, strict=False, description="Set by the loader."
     )
     timeout_per_team_seconds: int = Field(default=300, ge=10, le=3600, description="Time for all rounds of a team.")

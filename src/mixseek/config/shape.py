@@ -9,7 +9,23 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["Words", "allowed", "alternatives", "field_at", "key_of", "model_at", "model_of", "takes_text"]
+__all__ = [
+    "SET_BY_THE_LOADER",
+    "Words",
+    "allowed",
+    "allowed_at",
+    "alternatives",
+    "field_at",
+    "key_of",
+    "known_part",
+    "model_at",
+    "model_of",
+    "settable_keys",
+    "takes_text",
+]
+
+SET_BY_THE_LOADER = "set by the loader"
+"""Marks a field that stands in no file and no variable."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,22 @@ def field_at(model: type[BaseModel], path: Sequence[str | int]) -> FieldInfo | N
     return _named_fields(owner).get(str(last)) if owner else None
 
 
+def known_part(model: type[BaseModel], path: Sequence[str | int]) -> int:
+    """How many parts of a path lead somewhere."""
+    here: Any = model
+    for number, part in enumerate(path):
+        here = _step(here, part)
+        if here is None:
+            return number
+    return len(path)
+
+
+def settable_keys(model: type[BaseModel]) -> list[str]:
+    """The keys a file may have."""
+    fields = model.model_fields.items()
+    return sorted(key_of(name, field) for name, field in fields if SET_BY_THE_LOADER not in field.metadata)
+
+
 def model_at(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
     """The settings model a path leads to."""
     here: Any = model
@@ -88,11 +120,23 @@ def allowed(field: FieldInfo) -> str:
     return f"{words} {bounds}" if bounds else words
 
 
+def allowed_at(model: type[BaseModel], path: Sequence[str | int]) -> str:
+    """What may stand at a path, in words, also inside lists and tables."""
+    field = field_at(model, path) if path else None
+    if field is not None:
+        return allowed(field)
+    here: Any = model
+    for part in path:
+        here = _step(here, part)
+    return _item_word(here)
+
+
 def _step(annotation: Any, part: str | int) -> Any:
     model = model_of(annotation)
     if model is not None and isinstance(part, str):
         field = _named_fields(model).get(part)
-        return field.annotation if field else None
+        free = dict[str, Any] if model.model_config.get("extra") == "allow" else None
+        return field.annotation if field else free
     for kind in alternatives(annotation):
         if get_origin(kind) is list and isinstance(part, int):
             return get_args(kind)[0]
