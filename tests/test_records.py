@@ -126,7 +126,7 @@ def test_an_evaluation_is_read_back_from_the_details_of_its_row() -> None:
     result = EvaluationResult(
         metrics=[MetricScore(metric_name="A", score=70.5, evaluator_comment="良い")], overall_score=70.5
     )
-    assert EvaluationResult.from_score_details(result.model_dump(mode="json"), 70.5) == result
+    assert EvaluationResult.from_score_details(result.to_score_details(), 70.5) == result
 
 
 def test_details_of_another_shape_give_their_numbers() -> None:

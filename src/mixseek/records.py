@@ -186,6 +186,11 @@ class EvaluationResult(Record):
     metrics: list[MetricScore]
     overall_score: float | None
 
+    def to_score_details(self) -> dict[str, JsonValue]:
+        """What a leader board row keeps of it, and what the team is shown."""
+        metrics: list[JsonValue] = [metric.model_dump(mode="json") for metric in self.metrics]
+        return {"overall_score": self.overall_score, "metrics": metrics}
+
     @classmethod
     def from_score_details(cls, details: dict[str, JsonValue], overall_score: float | None) -> Self:
         """Read back what a leader board row keeps; in details of another shape, every number counts as a metric."""

@@ -215,7 +215,7 @@ def test_round_numbers_start_at_one(number: int) -> None:
 @pytest.mark.parametrize("empty", ["", "  \n"])
 def test_empty_fields_are_named(field: str, empty: str) -> None:
     with pytest.raises(ValidationError) as caught:
-        context(**{field: empty})
+        context(1, None, **{field: empty})
     assert _messages(caught) == [f"{field} cannot be empty"]
 
 

@@ -222,7 +222,7 @@ def _state(number: int, evaluation: EvaluationResult) -> RoundState:
         round_number=number,
         submission_content=HISTORY[number - 1].content,
         evaluation_score=evaluation.overall_score,
-        score_details=evaluation.model_dump(mode="json"),
+        score_details=evaluation.to_score_details(),
         round_started_at=datetime.now(UTC),
         round_ended_at=datetime.now(UTC),
     )

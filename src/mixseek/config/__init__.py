@@ -1,3 +1,5 @@
 """Configuration: what may be set is in ``schema``, how it is read and merged in ``manager``."""
 
-__all__: list[str] = []
+from mixseek.config.manager import ConfigurationManager
+
+__all__ = ["ConfigurationManager"]

@@ -11,15 +11,12 @@ from typing import Any, get_origin
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from mixseek.config.layers import KeyPath, Layer, Source
+from mixseek.config.layers import KeyPath, Layer, Place, Source
 from mixseek.config.masking import mask
-from mixseek.config.shape import allowed, alternatives, field_at, key_of, model_of, takes_text
+from mixseek.config.shape import SET_BY_THE_LOADER, allowed, alternatives, field_at, key_of, model_of, takes_text
 from mixseek.errors import Problem
 
-__all__ = ["NOT_FROM_ENVIRONMENT", "Variables", "environment_layer", "variable_names"]
-
-NOT_FROM_ENVIRONMENT = "not from the environment"
-"""Marks a field that no variable may set."""
+__all__ = ["Variables", "environment_layer", "variable_names"]
 
 
 class Variables(BaseModel, frozen=True):
@@ -39,11 +36,11 @@ def environment_layer(
 ) -> Layer:
     """The values that ``environ`` has for ``model``, and what is wrong with them."""
     values: dict[str, Any] = {}
-    places: dict[KeyPath, str] = {}
+    places: dict[KeyPath, Place] = {}
     problems: list[Problem] = []
     for name, path in _paths(variables, environ):
         field = field_at(model, path)
-        if field is None or NOT_FROM_ENVIRONMENT in field.metadata:
+        if field is None or SET_BY_THE_LOADER in field.metadata:
             problems += _unknown(model, variables, name, file)
             continue
         try:
@@ -52,7 +49,7 @@ def environment_layer(
             problems.append(Problem(f"{mask(environ[name], name)!r} is not {allowed(field)}", file, name))
             continue
         _put(values, path, value)
-        places[path] = f"{file}: {name}" if file else name
+        places[path] = Place(file, (name,))
     return Layer(source, values, places, tuple(problems))
 
 
@@ -74,7 +71,7 @@ def _paths(variables: Variables, environ: Mapping[str, str]) -> Iterable[tuple[s
 
 def _field_paths(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterable[tuple[str, ...]]:
     for name, field in model.model_fields.items():
-        if NOT_FROM_ENVIRONMENT in field.metadata:
+        if SET_BY_THE_LOADER in field.metadata:
             continue
         path = (*above, key_of(name, field))
         inner = model_of(field.annotation)

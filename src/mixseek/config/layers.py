@@ -4,28 +4,63 @@ Layers are merged leaf by leaf, so that an environment variable for one key of a
 table as the file has them. A list is one leaf: the higher layer's list replaces the lower one's.
 """
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mixseek.errors import Problem
 
-__all__ = ["KeyPath", "Layer", "Merged", "Origin", "Source", "TraceInfo", "merge", "show_path"]
+__all__ = ["KeyPath", "Layer", "Merged", "Origin", "Place", "Provenance", "Source", "TraceInfo", "merge", "show_path"]
 
 KeyPath = tuple[str | int, ...]
 Source = Literal["command line", "environment", ".env", "TOML", "argument", "default"]
 
 
+def show_path(path: Iterable[str | int]) -> str:
+    """A path as it is read aloud.
+
+    >>> show_path(("team", "members", 0, "model"))
+    'team.members[0].model'
+    >>> show_path(("prices", "openai:gpt-5.1"))
+    'prices."openai:gpt-5.1"'
+    """
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{_key(part)}" if text else _key(part)
+    return text
+
+
+def _key(part: str) -> str:
+    return part if re.fullmatch(r"[\w-]+", part) else json.dumps(part, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value is written: a file and a key in it, or the name of a variable."""
+
+    file: str | None = None
+    key: KeyPath = ()
+
+    def inside(self, rest: KeyPath) -> "Place":
+        """The place of something within the value that is written here."""
+        return Place(self.file, self.key + rest)
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file, show_path(self.key)) if part)
+
+
 @dataclass(frozen=True)
 class Origin:
-    """One place a value stands in: which layer, and where in it (a variable, or a file and a key)."""
+    """A value in one layer, and where it is written."""
 
     source: Source
-    where: str = ""
+    place: Place = Place()
     value: Any = None
 
     def __str__(self) -> str:
-        return f"{self.source} {self.where}".rstrip()
+        return f"{self.source} {self.place}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -48,15 +83,8 @@ class Layer:
 
     source: Source
     values: Mapping[str, Any] = field(default_factory=dict)
-    places: Mapping[KeyPath, str] = field(default_factory=dict)
+    places: Mapping[KeyPath, Place] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-
-    def where(self, path: KeyPath) -> str:
-        """The place of the value at ``path``, or of the leaf it is part of."""
-        for end in range(len(path), 0, -1):
-            if path[:end] in self.places:
-                return self.places[path[:end]]
-        return ""
 
 
 @dataclass(frozen=True)
@@ -66,12 +94,29 @@ class Merged:
     values: Mapping[str, Any]
     origins: Mapping[KeyPath, tuple[Origin, ...]]
 
-    def at(self, path: KeyPath) -> tuple[Origin, ...]:
-        """The origins of the value at ``path``, or of the leaf it is part of."""
+    def place(self, path: KeyPath) -> Place | None:
+        """Where the value at ``path``, or the leaf it is part of, is written."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
-                return self.origins[path[:end]]
-        return ()
+                origin = self.origins[path[:end]][0]
+                # What stands inside a variable has no place of its own.
+                return origin.place.inside(path[end:]) if origin.source == "TOML" else origin.place
+        return None
+
+
+@dataclass(eq=False)
+class Provenance:
+    """Origins of the leaves of a settings model; two models with equal values are equal wherever they came from."""
+
+    origins: Mapping[KeyPath, tuple[Origin, ...]] = field(default_factory=dict)
+    known: bool = False
+    """Whether a reader recorded them; a model made directly has only its arguments and defaults."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Provenance)
+
+    def __hash__(self) -> int:
+        return 0
 
 
 def merge(layers: Sequence[Layer]) -> Merged:
@@ -84,18 +129,6 @@ def merge(layers: Sequence[Layer]) -> Merged:
     for layer in reversed(layers):
         values = _deep(values, layer.values)
     return Merged(values, {path: _origins(path, layers) for path in _leaves(values)})
-
-
-def show_path(path: Iterable[str | int]) -> str:
-    """A path as it is read aloud.
-
-    >>> show_path(("team", "members", 0, "model"))
-    'team.members[0].model'
-    """
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
 
 
 def _deep(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,7 +149,16 @@ def _leaves(values: Mapping[str, Any], above: KeyPath = ()) -> Iterable[KeyPath]
 
 def _origins(path: KeyPath, layers: Sequence[Layer]) -> tuple[Origin, ...]:
     found = ((layer, *_look(layer.values, path)) for layer in layers)
-    return tuple(Origin(layer.source, layer.where(path), value) for layer, there, value in found if there)
+    return tuple(Origin(layer.source, _place(layer, path), value) for layer, there, value in found if there)
+
+
+def _place(layer: Layer, path: KeyPath) -> Place:
+    for end in range(len(path), -1, -1):
+        if path[:end] in layer.places:
+            found = layer.places[path[:end]]
+            # What stands inside a variable has no place of its own.
+            return found.inside(path[end:]) if layer.source == "TOML" else found
+    return Place()
 
 
 def _look(values: Any, path: KeyPath) -> tuple[bool, Any]:

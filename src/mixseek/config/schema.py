@@ -6,7 +6,8 @@ is text and is read as the field's type before it gets here. ``None`` stands for
 
 import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard
@@ -17,14 +18,18 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    ModelWrapValidatorHandler,
     PrivateAttr,
+    ValidationError,
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from mixseek.config.environment import NOT_FROM_ENVIRONMENT, Variables, environment_layer
-from mixseek.config.layers import KeyPath, Origin
+from mixseek.config.environment import Variables, environment_layer
+from mixseek.config.layers import KeyPath, Provenance
+from mixseek.config.shape import SET_BY_THE_LOADER, Words
 from mixseek.errors import ConfigurationError
 from mixseek.records import AgentType
 from mixseek.templating import DEFAULT_EVALUATOR_USER_PROMPT, DEFAULT_JUDGMENT_USER_PROMPT, DEFAULT_TEAM_USER_PROMPT
@@ -117,11 +122,12 @@ def _tool_name(name: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_not_blank)]
-ModelName = Annotated[str, AfterValidator(_model_name)]
-FunctionName = Annotated[str, AfterValidator(_function_name)]
-VariableName = Annotated[str, AfterValidator(_variable_name)]
-WebAddress = Annotated[str, AfterValidator(_web_address)]
-ToolName = Annotated[str, AfterValidator(_tool_name)]
+ModelName = Annotated[str, AfterValidator(_model_name), Words('a model, as "provider:name"')]
+FunctionName = Annotated[str, AfterValidator(_function_name), Words('a function, as "module:function"')]
+VariableName = Annotated[str, AfterValidator(_variable_name), Words("the name of a variable")]
+WebAddress = Annotated[str, AfterValidator(_web_address), Words("a web address")]
+ToolName = Annotated[str, AfterValidator(_tool_name), Words("letters, digits, _ and -, at most 64")]
+FilePath = Annotated[str, AfterValidator(_not_blank), Words("a path")]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -147,12 +153,52 @@ def default_tool_name(name: str) -> str:
 # --- the base of all ------------------------------------------------------------------------------------------------
 
 
+Fault = tuple[KeyPath, str]
+
+
 class Settings(BaseModel):
     """Frozen, closed and strict; remembers where its values came from when a file was read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
 
-    _origins: Mapping[KeyPath, tuple[Origin, ...]] = PrivateAttr(default_factory=dict)
+    _provenance: Provenance = PrivateAttr(default_factory=Provenance)
+
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:  # noqa: ARG003
+        """Breaches of the rules between fields. ``data`` is as it was given: any value may be of a wrong type."""
+        return ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _tell_everything(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Faults of fields and between fields at once; pydantic alone looks between fields only if each is right."""
+        faults = list(cls._faults(data)) if isinstance(data, Mapping) else []
+        details = [InitErrorDetails(type=_fault(text), loc=path, input=None) for path, text in faults]
+        try:
+            made = handler(data)
+        except ValidationError as error:
+            raise ValidationError.from_exception_data(cls.__name__, [*_details(error), *details]) from None
+        if details:
+            raise ValidationError.from_exception_data(cls.__name__, details)
+        return made
+
+
+def _fault(text: str) -> PydanticCustomError:
+    # Given as a variable: braces in the text itself would be taken for a place to fill.
+    return PydanticCustomError("rule", "{text}", {"text": text})
+
+
+def _details(error: ValidationError) -> list[InitErrorDetails]:
+    """The same errors once more, without those that only follow from another."""
+    return [
+        InitErrorDetails(type=_error_type(one), loc=one["loc"], input=one["input"], ctx=one.get("ctx", {}))
+        for one in error.errors(include_url=False)
+        if one["type"] != "default_factory_not_called"
+    ]
+
+
+def _error_type(error: ErrorDetails) -> str | PydanticCustomError:
+    return _fault(error["msg"]) if error["type"] == "rule" else error["type"]
 
 
 class ModelParams(Settings):
@@ -221,7 +267,14 @@ class PromptBuilderSettings(BaseSettings):
         default=None, description="Limits of what a prompt carries over from earlier rounds; absent: no limits."
     )
 
-    _origins: Mapping[KeyPath, tuple[Origin, ...]] = PrivateAttr(default_factory=dict)
+    _provenance: Provenance = PrivateAttr(default_factory=Provenance)
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, Any]) -> Self:
+        """Settings of these values alone, without a look at the environment."""
+        made = cls.__new__(cls)
+        BaseModel.__init__(made, **values)
+        return made
 
     @classmethod
     def settings_customise_sources(
@@ -250,14 +303,13 @@ class PluginSettings(Settings):
     """Where the class of a custom member is: a module or a file, and the class in it."""
 
     agent_module: Text | None = Field(default=None, description="Module to import.")
-    path: Text | None = Field(default=None, description="Python file to load, instead of a module.")
+    path: FilePath | None = Field(default=None, description="Python file to load, instead of a module.")
     agent_class: Text = Field(description="Class in it, a subclass of BaseMemberAgent.")
 
-    @model_validator(mode="after")
-    def _says_where(self) -> Self:
-        if self.agent_module is None and self.path is None:
-            raise ValueError('says neither "agent_module" nor "path": name the module or the file of the class')
-        return self
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        if "agent_module" not in data and "path" not in data:
+            yield (), 'says neither "agent_module" nor "path": name the module or the file of the class'
 
 
 class WebSearchSettings(Settings):
@@ -277,11 +329,10 @@ class WebFetchSettings(Settings):
     enable_citations: bool = Field(default=False, description="Whether the answer cites what it read.")
     max_content_tokens: int | None = Field(default=None, ge=1, description="Tokens taken of one page.")
 
-    @model_validator(mode="after")
-    def _one_list_of_domains(self) -> Self:
-        if self.allowed_domains and self.blocked_domains:
-            raise ValueError('has both "allowed_domains" and "blocked_domains": keep one of them')
-        return self
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        if data.get("allowed_domains") and data.get("blocked_domains"):
+            yield (), 'has both "allowed_domains" and "blocked_domains": keep one of them'
 
 
 class CodeExecutionSettings(Settings):
@@ -314,11 +365,10 @@ class McpServerSettings(Settings):
     headers: dict[str, str] = Field(default={}, description="HTTP headers of a call.")
     timeout_seconds: int = Field(default=30, ge=1, description="Longest wait for the server.")
 
-    @model_validator(mode="after")
-    def _command_or_url(self) -> Self:
-        if (self.command is None) == (self.url is None):
-            raise ValueError('needs either "command" or "url"')
-        return self
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        if ("command" in data) == ("url" in data):
+            yield (), 'needs either "command" or "url"'
 
 
 class MemberAgentConfig(ModelParams):
@@ -352,11 +402,13 @@ class MemberAgentConfig(ModelParams):
     def _read_older_spellings(cls, data: Any) -> Any:
         return _with_current_spellings(data) if isinstance(data, Mapping) else data
 
-    @model_validator(mode="after")
-    def _custom_has_its_class(self) -> Self:
-        if self.type == AgentType.CUSTOM and self.plugin is None:
-            raise ValueError('type "custom" needs a plugin = {agent_module or path, agent_class}')
-        return self
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        if _one_of(data, "type", "agent_type") == AgentType.CUSTOM and data.get("plugin") is None:
+            yield ("plugin",), 'is required for type "custom": write {agent_module or path, agent_class}'
+        for older, current in OLDER_SPELLINGS.items():
+            if older in data and current in data:
+                yield (older,), f'says the same as "{current}": keep one of them'
 
 
 MemberSettings = MemberAgentConfig
@@ -369,9 +421,7 @@ def _with_current_spellings(member: Mapping[str, Any]) -> dict[str, Any]:
     data = dict(member)
     for older, current in OLDER_SPELLINGS.items():
         if older in data:
-            value = data.pop(older)
-            if data.setdefault(current, value) != value:
-                raise ValueError(f'has both "{current}" and "{older}", which differ: keep one')
+            data.setdefault(current, data.pop(older))
     data |= _system_instruction(data)
     settings = _tool_settings(data)
     return {**data, "tool_settings": settings} if settings is not None else data
@@ -442,26 +492,39 @@ class TeamSettings(Settings):
     )
     budget: BudgetSettings | None = Field(default=None, description="What this team may spend.")
 
-    @model_validator(mode="after")
-    def _not_too_many_members(self) -> Self:
-        if len(self.members) > self.max_concurrent_members:
-            raise ValueError(
-                f"has {len(self.members)} members, but max_concurrent_members is {self.max_concurrent_members}:"
-                " take some out or raise it (at most 50)"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _members_have_names_of_their_own(self) -> Self:
-        _refuse_duplicates("member name", [member.name for member in self.members])
-        _refuse_duplicates("tool name", [member.tool_name for member in self.members])
-        return self
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        members = data.get("members")
+        if not isinstance(members, list):
+            return
+        most = data.get("max_concurrent_members", 15)
+        if isinstance(most, int) and len(members) > most:
+            remedy = "take some out or raise it (at most 50)"
+            yield ("members",), f"there are {len(members)}, but max_concurrent_members is {most}: {remedy}"
+        yield from _duplicates(("members",), "member name", [_one_of(m, "name", "agent_name") for m in members])
+        named = {repr(_one_of(member, "name", "agent_name")): member for member in members}
+        yield from _duplicates(("members",), "tool name", [_tool_of(member) for member in named.values()])
 
 
-def _refuse_duplicates(what: str, names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{what} {', '.join(map(repr, twice))} is used more than once: give each its own")
+def _one_of(data: Any, *names: str) -> Any:
+    """The first of some fields that a table, or a model that is made already, has."""
+    for name in names:
+        value = data.get(name) if isinstance(data, Mapping) else getattr(data, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+def _tool_of(member: Any) -> Any:
+    given, name = _one_of(member, "tool_name"), _one_of(member, "name", "agent_name")
+    return default_tool_name(name) if given is None and isinstance(name, str) else given
+
+
+def _duplicates(path: KeyPath, what: str, names: list[Any]) -> Iterable[Fault]:
+    counts = Counter(name for name in names if isinstance(name, str))
+    for name, count in counts.items():
+        if count > 1:
+            yield path, f"{what} {name!r} is used {count} times: give each its own"
 
 
 # --- orchestrator file ----------------------------------------------------------------------------------------------
@@ -470,7 +533,7 @@ def _refuse_duplicates(what: str, names: list[str]) -> None:
 class TeamReference(Settings):
     """A team that takes part."""
 
-    config: Text = Field(description="Path of its team file.")
+    config: FilePath = Field(description="Path of its team file.")
 
 
 class StorageSettings(Settings):
@@ -503,7 +566,7 @@ class OrchestratorSettings(Settings):
         strict=False,
     )
 
-    workspace_path: Annotated[Path | None, NOT_FROM_ENVIRONMENT] = Field(
+    workspace_path: Annotated[Path | None, SET_BY_THE_LOADER] = Field(
         default=None, strict=False, description="Set by the loader."
     )
     timeout_per_team_seconds: int = Field(default=300, ge=10, le=3600, description="Time for all rounds of a team.")
@@ -512,13 +575,13 @@ class OrchestratorSettings(Settings):
         default=2, ge=0, le=10, description="Further tries of a failed team, from its first unfinished round."
     )
     teams: list[TeamReference] = Field(min_length=1, description="The teams that take part.")
-    evaluator_config: Text | None = Field(
+    evaluator_config: FilePath | None = Field(
         default=None, description="Path of the evaluator file; absent: configs/evaluator.toml if it exists."
     )
-    judgment_config: Text | None = Field(
+    judgment_config: FilePath | None = Field(
         default=None, description="Path of the judgment file; absent: configs/judgment.toml if it exists."
     )
-    prompt_builder_config: Text | None = Field(
+    prompt_builder_config: FilePath | None = Field(
         default=None, description="Path of the prompt builder file; absent: configs/prompt_builder.toml if it exists."
     )
     max_rounds: int = Field(default=5, ge=1, le=10, description="Most rounds of a team.")
@@ -540,18 +603,20 @@ class OrchestratorSettings(Settings):
     prices: dict[str, PriceSettings] = Field(default={}, description="Prices by model name.")
     storage: StorageSettings = Field(default=StorageSettings(), description="How results are stored.")
 
-    @field_validator("prices")
     @classmethod
-    def _prices_are_of_models(cls, prices: dict[str, PriceSettings]) -> dict[str, PriceSettings]:
-        for name in prices:
-            _model_name(name)
-        return prices
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        least, most = data.get("min_rounds"), data.get("max_rounds", 5)
+        if isinstance(least, int) and isinstance(most, int) and least > most:
+            yield ("min_rounds",), f"min_rounds ({least}) must be <= max_rounds ({most})"
+        yield from _not_models(data.get("prices"))
 
-    @model_validator(mode="after")
-    def _min_rounds_within_max_rounds(self) -> Self:
-        if self.min_rounds > self.max_rounds:
-            raise ValueError(f"min_rounds ({self.min_rounds}) must be <= max_rounds ({self.max_rounds})")
-        return self
+
+def _not_models(prices: Any) -> Iterable[Fault]:
+    for name in prices if isinstance(prices, Mapping) else ():
+        try:
+            _model_name(name)
+        except ValueError as error:
+            yield ("prices", name), str(error)
 
 
 # --- evaluator file -------------------------------------------------------------------------------------------------
@@ -580,14 +645,13 @@ class CustomMetricSettings(Settings):
     """Where the class of a custom metric is."""
 
     module: Text | None = Field(default=None, description="Module to import.")
-    path: Text | None = Field(default=None, description="Python file to load, instead of a module.")
+    path: FilePath | None = Field(default=None, description="Python file to load, instead of a module.")
     class_name: Text = Field(alias="class", description="Class in it, a subclass of BaseMetric.")
 
-    @model_validator(mode="after")
-    def _says_where(self) -> Self:
-        if (self.module is None) == (self.path is None):
-            raise ValueError('needs either "module" or "path"')
-        return self
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        if ("module" in data) == ("path" in data):
+            yield (), 'needs either "module" or "path"'
 
 
 def _default_metrics() -> list[MetricSettings]:
@@ -613,21 +677,20 @@ class EvaluatorSettings(Settings):
     )
     custom_metrics: dict[str, CustomMetricSettings] = Field(default={}, description="Classes of custom metrics.")
 
-    @model_validator(mode="after")
-    def _metrics_have_names_of_their_own(self) -> Self:
-        _refuse_duplicates("metric name", [metric.name for metric in self.metrics])
-        return self
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        metrics = data.get("metrics")
+        if isinstance(metrics, list):
+            yield from _duplicates(("metrics",), "metric name", [_one_of(metric, "name") for metric in metrics])
+            yield from _wrong_weights([_one_of(metric, "weight") for metric in metrics])
 
-    @model_validator(mode="after")
-    def _weights_are_all_or_none_and_sum_to_one(self) -> Self:
-        weights = {metric.name: metric.weight for metric in self.metrics}
-        without = [name for name, weight in weights.items() if weight is None]
-        if without and len(without) < len(weights):
-            raise ValueError(f"weight is missing for {', '.join(map(repr, without))}: give all metrics one, or none")
-        total = sum(weight for weight in weights.values() if weight is not None)
-        if not without and abs(total - 1) > _WEIGHTS_SUM_TOLERANCE + 1e-9:
-            raise ValueError(f"the weights sum to {total:.4g}, they must sum to 1 (within {_WEIGHTS_SUM_TOLERANCE})")
-        return self
+
+def _wrong_weights(weights: list[Any]) -> Iterable[Fault]:
+    given = [weight for weight in weights if isinstance(weight, int | float)]
+    if given and None in weights:
+        yield ("metrics",), f"{len(given)} of {len(weights)} metrics have a weight: give all of them one, or none"
+    elif given and len(given) == len(weights) and abs(sum(given) - 1) > _WEIGHTS_SUM_TOLERANCE + 1e-9:
+        yield ("metrics",), f"the weights sum to {sum(given):.4g}, but must sum to 1 (within {_WEIGHTS_SUM_TOLERANCE})"
 
 
 # --- judgment file --------------------------------------------------------------------------------------------------
@@ -638,7 +701,7 @@ class JudgmentSettings(ModelParams):
 
     variables: ClassVar[Variables] = Variables(prefix="MIXSEEK_JUDGMENT__")
 
-    model: Annotated[str, AfterValidator(_model_name_or_none)] = Field(
+    model: Annotated[str, AfterValidator(_model_name_or_none), Words('a model, as "provider:name", or "none"')] = Field(
         default="google-gla:gemini-2.5-flash", description='Model that judges; "none": rules only.'
     )
     temperature: float | None = Field(default=0.0, ge=0, le=2, description="Randomness of the answers.")
@@ -656,11 +719,10 @@ class JudgmentSettings(ModelParams):
         default=None, ge=0, le=100, description="What counts as a gain; only with plateau_rounds."
     )
 
-    @model_validator(mode="after")
-    def _gain_needs_rounds(self) -> Self:
-        if self.plateau_min_gain is not None and self.plateau_rounds is None:
-            raise ValueError("plateau_min_gain has no meaning without plateau_rounds: set both")
-        return self
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        if data.get("plateau_min_gain") is not None and data.get("plateau_rounds") is None:
+            yield ("plateau_min_gain",), "has no meaning without plateau_rounds: set both"
 
 
 # --- providers file -------------------------------------------------------------------------------------------------
@@ -669,7 +731,7 @@ class JudgmentSettings(ModelParams):
 class ProviderSettings(Settings):
     """A server that speaks the OpenAI protocol; its name becomes a model prefix."""
 
-    base_url: Annotated[str, AfterValidator(_web_address_without_credentials)] = Field(
+    base_url: Annotated[str, AfterValidator(_web_address_without_credentials), Words("a web address")] = Field(
         description="Address of the server."
     )
     api_key_env: VariableName | None = Field(
@@ -684,10 +746,9 @@ class ProvidersSettings(Settings):
 
     providers: dict[str, ProviderSettings] = Field(default={}, description="Servers by the prefix of their models.")
 
-    @field_validator("providers")
     @classmethod
-    def _names_are_prefixes(cls, providers: dict[str, ProviderSettings]) -> dict[str, ProviderSettings]:
-        for name in providers:
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        named = data.get("providers")
+        for name in named if isinstance(named, Mapping) else ():
             if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-                raise ValueError(f"{name!r} cannot be a model prefix: letters, digits, _, . and -, a letter first")
-        return providers
+                yield ("providers", name), "cannot be a model prefix: letters, digits, _, . and -, a letter first"

@@ -2,19 +2,45 @@
 
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["allowed", "alternatives", "field_at", "key_of", "model_at", "model_of", "takes_text"]
+__all__ = [
+    "SET_BY_THE_LOADER",
+    "Words",
+    "allowed",
+    "allowed_at",
+    "alternatives",
+    "field_at",
+    "key_of",
+    "known_part",
+    "model_at",
+    "model_of",
+    "settable_keys",
+    "takes_text",
+]
+
+SET_BY_THE_LOADER = "set by the loader"
+"""Marks a field that stands in no file and no variable."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Says in an annotation what kind of text a field takes."""
+
+    text: str
+
 
 _TYPE_WORDS: Mapping[object, str] = {
     str: "text",
     int: "a whole number",
     float: "a number",
     bool: "true or false",
+    Any: "anything",
 }
 
 
@@ -50,6 +76,22 @@ def field_at(model: type[BaseModel], path: Sequence[str | int]) -> FieldInfo | N
     return _named_fields(owner).get(str(last)) if owner else None
 
 
+def known_part(model: type[BaseModel], path: Sequence[str | int]) -> int:
+    """How many parts of a path lead somewhere."""
+    here: Any = model
+    for number, part in enumerate(path):
+        here = _step(here, part)
+        if here is None:
+            return number
+    return len(path)
+
+
+def settable_keys(model: type[BaseModel]) -> list[str]:
+    """The keys a file may have."""
+    fields = model.model_fields.items()
+    return sorted(key_of(name, field) for name, field in fields if SET_BY_THE_LOADER not in field.metadata)
+
+
 def model_at(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
     """The settings model a path leads to."""
     here: Any = model
@@ -72,16 +114,29 @@ def allowed(field: FieldInfo) -> str:
     >>> allowed(FieldInfo.from_annotated_attribute(int, Field(default=5, ge=1, le=10)))
     'a whole number from 1 to 10'
     """
-    words = " or ".join(dict.fromkeys(_word(kind) for kind in alternatives(field.annotation)))
+    special = next((limit.text for limit in _limits(field) if isinstance(limit, Words)), "text")
+    words = " or ".join(dict.fromkeys(_word(kind, special) for kind in alternatives(field.annotation)))
     bounds = _bounds(field)
     return f"{words} {bounds}" if bounds else words
+
+
+def allowed_at(model: type[BaseModel], path: Sequence[str | int]) -> str:
+    """What may stand at a path, in words, also inside lists and tables."""
+    field = field_at(model, path) if path else None
+    if field is not None:
+        return allowed(field)
+    here: Any = model
+    for part in path:
+        here = _step(here, part)
+    return _item_word(here)
 
 
 def _step(annotation: Any, part: str | int) -> Any:
     model = model_of(annotation)
     if model is not None and isinstance(part, str):
         field = _named_fields(model).get(part)
-        return field.annotation if field else None
+        free = dict[str, Any] if model.model_config.get("extra") == "allow" else None
+        return field.annotation if field else free
     for kind in alternatives(annotation):
         if get_origin(kind) is list and isinstance(part, int):
             return get_args(kind)[0]
@@ -94,21 +149,22 @@ def _named_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {key_of(name, field): field for name, field in model.model_fields.items()}
 
 
-def _word(kind: Any) -> str:
+def _word(kind: Any, text: str = "text") -> str:
     origin = get_origin(kind)
+    if kind is str:
+        return text
     if origin is Literal:
         return " or ".join(f'"{value}"' for value in get_args(kind))
     if origin is list:
-        return f"a list of {_plural(get_args(kind)[0])}"
+        return f"a list, each {_item_word(get_args(kind)[0])}"
     if origin is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return "a table"
     return _TYPE_WORDS.get(kind, "text")
 
 
-def _plural(kind: Any) -> str:
-    only = alternatives(kind)[0]
-    words: Mapping[object, str] = {str: "texts", int: "whole numbers", float: "numbers"}
-    return words.get(only, "tables")
+def _item_word(kind: Any) -> str:
+    special = next((extra.text for extra in _annotations(kind) if isinstance(extra, Words)), "text")
+    return _word(alternatives(kind)[0], special)
 
 
 def _bounds(field: FieldInfo) -> str:

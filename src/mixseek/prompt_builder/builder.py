@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mixseek.config.manager import ConfigurationManager
+from mixseek.config.manager import read_prompt_builder_settings
 from mixseek.config.schema import PromptBuilderSettings
 from mixseek.prompt_builder.budget import fit
 from mixseek.prompt_builder.fence import fenced, new_nonce
@@ -49,7 +49,7 @@ class UserPromptBuilder:
         if (workspace is None) == (settings is None):
             raise TypeError("UserPromptBuilder takes exactly one of workspace and settings")
         given = settings if workspace is None else workspace
-        self.settings = given if isinstance(given, PromptBuilderSettings) else _settings_of(Path(str(given)))
+        self.settings = given if isinstance(given, PromptBuilderSettings) else read_prompt_builder_settings(Path(str(given)))
         self.store = store
         self._clock = clock
         self._nonce = nonce
@@ -130,7 +130,3 @@ def _ranking_table(context: RoundPromptContext, ranking: Ranking | None, detail:
 def _position_message(team_id: str, ranking: Ranking) -> str:
     places = [place for place, row in enumerate(ranking, 1) if row["team_id"] == team_id]
     return generate_position_message(places[0], len(ranking)) if places else ""
-
-
-def _settings_of(workspace: Path) -> PromptBuilderSettings:
-    return ConfigurationManager(workspace=workspace).get_prompt_builder_settings()

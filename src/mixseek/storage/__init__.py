@@ -1,1 +1,3 @@
-"""What happened and what it came to, on disk; the only place that speaks SQL."""
+"""What a run came to, on disk. The store is in ``mixseek.storage.aggregation_store``; this root loads no DuckDB."""
+
+__all__: list[str] = []

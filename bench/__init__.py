@@ -1,0 +1,1 @@
+"""Medians and 95th percentiles, each beside its limit from the same run."""

@@ -1,0 +1,1 @@
+"""Scenarios with large counts, run by ``make soak``."""

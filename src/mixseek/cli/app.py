@@ -1,0 +1,58 @@
+"""The command ``mixseek`` and its commands, each imported when it is run and not before."""
+
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from mixseek import __version__
+
+__all__ = ["app"]
+
+_COMMANDS = {
+    "config": ("mixseek.cli.config", "Write, show, list and validate configuration files."),
+}
+
+
+class _LazyGroup(TyperGroup):
+    """Knows its commands by name and one line of help; loads one when it is run."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in self.commands or cmd_name not in _COMMANDS:
+            return self.commands.get(cmd_name)
+        return TyperCommand(cmd_name, help=_COMMANDS[cmd_name][1])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _COMMANDS:
+            module = import_module(_COMMANDS[args[0]][0])
+            self.commands[args[0]] = typer.main.get_command(module.app)
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_LazyGroup,
+    help="Teams of LLM agents compete over rounds; the best answer comes back.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mixseek {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _mixseek(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Teams of LLM agents compete over rounds; the best answer comes back."""

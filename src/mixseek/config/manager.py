@@ -1,0 +1,605 @@
+"""The one door from files, environment and command line to settings: read, merged, checked, all problems told at once.
+
+A file becomes a layer; command line, environment and ``.env`` are layers above it; their deep merge is handed to the
+settings model, and what is left to check (references, templates, classes of others) is checked on the model. Every
+step adds to one list of findings, and only at the end a non-empty list becomes a :class:`ConfigurationError`.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticUndefined
+
+from mixseek.config.checks import Surroundings, check, check_clock, check_prompt_templates, later_fields
+from mixseek.config.environment import environment_layer
+from mixseek.config.kinds import (
+    EVALUATOR,
+    JUDGMENT,
+    MEMBER,
+    ORCHESTRATOR,
+    PROMPT_BUILDER,
+    PROVIDERS,
+    TEAM,
+    Kind,
+    detect_kind,
+    toml_layer,
+)
+from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
+from mixseek.config.problems import problem_at, problems_of
+from mixseek.config.reading import read_dotenv, read_toml
+from mixseek.config.schema import (
+    OLDER_SPELLINGS,
+    EvaluatorSettings,
+    JudgmentSettings,
+    MemberAgentConfig,
+    OrchestratorSettings,
+    PromptBuilderSettings,
+    ProvidersSettings,
+    Settings,
+    TeamSettings,
+)
+from mixseek.config.shape import key_of
+from mixseek.errors import ConfigurationError, Problem
+from mixseek.workspace import Workspace
+
+__all__ = [
+    "ConfigurationManager",
+    "MissingFileError",
+    "Report",
+    "RunSettings",
+    "load_orchestrator_settings",
+    "read_prompt_builder_settings",
+]
+
+logger = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=BaseModel)
+
+_BESIDE_CONFIG = ("config", "tool_name", "tool_description")
+
+
+class MissingFileError(ConfigurationError, FileNotFoundError):
+    """A configuration file that was named does not exist."""
+
+    # FileNotFoundError prints its errno and file name when it has them; the sentence is ours alone.
+    __str__ = Exception.__str__
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Everything a competition is configured by: the orchestrator file and all it refers to."""
+
+    orchestrator: OrchestratorSettings
+    teams: tuple[TeamSettings, ...]
+    evaluator: EvaluatorSettings
+    judgment: JudgmentSettings
+    prompt_builder: PromptBuilderSettings
+    providers: ProvidersSettings
+
+    @property
+    def all(self) -> tuple[BaseModel, ...]:
+        """Every part of it, in the order of a run."""
+        return (self.orchestrator, *self.teams, self.evaluator, self.judgment, self.prompt_builder, self.providers)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a look at one file found: its kind, what is wrong, and what is only worth knowing."""
+
+    file: str
+    kind: str | None
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+    settings: tuple[BaseModel, ...] = ()
+
+
+@dataclass
+class _Findings:
+    """What the steps of one reading found. ``complete``: a prompt builder file has to have all its keys."""
+
+    complete: bool = False
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+
+    def raise_problems(self) -> None:
+        if self.problems:
+            raise ConfigurationError(list(dict.fromkeys(self.problems)))
+
+
+@dataclass(frozen=True)
+class _Reading(Generic[S]):
+    """One file as it was read: its settings, if they could be made, and the values they were to be made of."""
+
+    settings: S | None
+    values: Mapping[str, Any]
+    place: Callable[[KeyPath], Place]
+
+
+class ConfigurationManager:
+    """Reads the configuration of one workspace.
+
+    ``overrides`` are values from the command line by kind of file: ``{"orchestrator": {"max_rounds": 3}}``.
+    """
+
+    def __init__(
+        self,
+        workspace: Path | str | None = None,
+        *,
+        overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        environ: Mapping[str, str] | None = None,
+        no_plugins: bool = False,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self.workspace = Workspace.locate(workspace, self._environ)
+        self._overrides = overrides or {}
+        self._around = Surroundings(self.workspace, no_plugins)
+
+    # --- settings ---------------------------------------------------------------------------------------------------
+
+    def load_orchestrator_settings(self, path: Path | str) -> OrchestratorSettings:
+        """The competition a file describes, after a check of every file it refers to."""
+        return self.load_run_settings(path).orchestrator
+
+    def load_run_settings(self, path: Path | str) -> RunSettings:
+        """The competition a file describes, with the settings of every file it refers to."""
+        findings = _Findings()
+        run = self._read_run(self._existing(path), findings)
+        findings.raise_problems()
+        assert run is not None  # noqa: S101  # without a problem there are settings
+        return run
+
+    def load_team_settings(self, path: Path | str) -> TeamSettings:
+        """The team a file describes, its members' files included."""
+        return self._load(TEAM, TeamSettings, self._existing(path))
+
+    def load_member_settings(self, path: Path | str) -> MemberAgentConfig:
+        """The member a file describes."""
+        return self._load(MEMBER, MemberAgentConfig, self._existing(path))
+
+    def get_evaluator_settings(self, path: Path | str | None = None) -> EvaluatorSettings:
+        """How submissions are scored: by the file, by ``configs/evaluator.toml``, or by the defaults."""
+        return self._load(EVALUATOR, EvaluatorSettings, self._existing(path))
+
+    def get_judgment_settings(self, path: Path | str | None = None) -> JudgmentSettings:
+        """How a stop is decided: by the file, by ``configs/judgment.toml``, or by the defaults."""
+        return self._load(JUDGMENT, JudgmentSettings, self._existing(path))
+
+    def get_prompt_builder_settings(self, path: Path | str | None = None) -> PromptBuilderSettings:
+        """The prompt templates: of the file, of ``configs/prompt_builder.toml``, or the defaults."""
+        return self._load(PROMPT_BUILDER, PromptBuilderSettings, self._existing(path))
+
+    def get_providers_settings(self, path: Path | str | None = None) -> ProvidersSettings:
+        """Further servers of models: of the file, of ``configs/providers.toml``, or none."""
+        return self._load(PROVIDERS, ProvidersSettings, self._existing(path))
+
+    def load(self, kind: Kind, path: Path | str | None = None) -> BaseModel:
+        """The settings of one file of any kind; without a path those of the default file, or the defaults."""
+        return self._load(kind, kind.model, self._existing(path))
+
+    # --- where they come from, and whether they are right -----------------------------------------------------------
+
+    def get_trace_info(self, settings: BaseModel, field: str | KeyPath) -> TraceInfo:
+        """The value of a field, also a nested one such as ``"leader.model"``, and the place that decided it."""
+        path = _parse_path(field) if isinstance(field, str) else field
+        value = _value_at(settings, path)
+        origins = (*_origins_at(settings, path), *_default_at(settings, path))
+        winner, *overrode = origins or (Origin("default"),)
+        return TraceInfo(show_path(path), value, winner.source, str(winner.place), tuple(overrode))
+
+    def validate(self, path: Path | str, *, complete: bool = True) -> Report:
+        """Look at one file of any kind and at all it refers to; ``complete``: a prompt that is missing is a problem."""
+        file = self.workspace.find(path)
+        findings = _Findings(complete)
+        kind: Kind | None = None
+        settings: tuple[BaseModel, ...] = ()
+        try:
+            kind = detect_kind(self._document(file), file, self._shown(file))
+            settings = self._read_whole(kind, file, findings)
+        except ConfigurationError as error:
+            findings.problems += error.problems
+        return Report(
+            self._shown(file),
+            kind.name if kind else None,
+            tuple(dict.fromkeys(findings.problems)),
+            tuple(dict.fromkeys(findings.notes)),
+            settings,
+        )
+
+    def default_file(self, kind: Kind) -> Path:
+        """Where a file of this kind is looked for, or written, when no other is named."""
+        return self.workspace.configs / kind.file
+
+    # --- one file ---------------------------------------------------------------------------------------------------
+
+    def _load(self, kind: Kind, model: type[S], file: Path | None) -> S:
+        findings = _Findings()
+        settings = self._read(kind, model, file, findings).settings
+        findings.problems += check_clock(self._environ)
+        findings.raise_problems()
+        assert settings is not None  # noqa: S101  # without a problem there are settings
+        return settings
+
+    def _read(self, kind: Kind, model: type[S], file: Path | None, findings: _Findings) -> _Reading[S]:
+        """One file, or the default file where none is named, or the defaults where there is no such file."""
+        if file is None and kind.is_default and os.path.lexists(self.default_file(kind)):
+            file = self.default_file(kind)
+        shown = self._shown(file) if file else None
+        try:
+            document = self._document(file) if file else None
+        except ConfigurationError as error:
+            findings.problems += error.problems
+            return _Reading(None, {}, Place(shown).inside)
+        if kind is PROMPT_BUILDER:
+            self._tell_missing_prompts(document, shown, findings)
+        return self._make(kind, model, document, shown, findings)
+
+    def _make(
+        self, kind: Kind, model: type[S], document: Mapping[str, Any] | None, shown: str | None, findings: _Findings
+    ) -> _Reading[S]:
+        merged = self._merge(kind, document, shown, findings)
+
+        def place(path: KeyPath) -> Place:
+            return merged.place(_as_written(merged.values, path)) or Place(shown, kind.key(path))
+
+        settings = None
+        try:
+            settings = _of_values(model, merged.values)
+            _remember(settings, merged.origins)
+            findings.notes += _notes(settings, merged.values, place)
+        except ValidationError as error:
+            findings.problems += problems_of(error, model, place)
+        findings.problems += (problem_at(place(path), text) for path, text in check(model, merged.values, self._around))
+        return _Reading(settings, merged.values, place)
+
+    def _merge(self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings) -> Merged:
+        layers = self._layers(kind, document, shown, findings)
+        findings.problems += (problem for layer in layers for problem in layer.problems)
+        merged = merge(layers)
+        return self._with_member_files(merged, findings) if kind is TEAM else merged
+
+    def _layers(
+        self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings
+    ) -> list[Layer]:
+        layers = [Layer("command line", self._overrides.get(kind.name, {}))]
+        if kind.variables is not None:
+            layers.append(environment_layer(kind.model, kind.variables, self._environ, "environment"))
+            dotenv = self._dotenv(findings)
+            layers.append(environment_layer(kind.model, kind.variables, dotenv, ".env", ".env"))
+        if document is not None and shown is not None:
+            layers.append(toml_layer(kind, document, shown))
+        return layers
+
+    def _dotenv(self, findings: _Findings) -> Mapping[str, str]:
+        try:
+            return read_dotenv(self.workspace.env_file, ".env")
+        except ConfigurationError as error:
+            findings.problems += error.problems
+            return {}
+
+    def _document(self, file: Path) -> dict[str, Any]:
+        return read_toml(file, self._shown(file))
+
+    def _existing(self, path: Path | str | None) -> Path | None:
+        if path is None:
+            return None
+        file = self.workspace.find(path)
+        if not os.path.lexists(file):
+            where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
+            raise MissingFileError(Problem(f"does not exist{where}", str(path)))
+        return file
+
+    def _shown(self, file: Path) -> str:
+        inside = file.is_relative_to(self.workspace.root)
+        return str(file.relative_to(self.workspace.root)) if inside else str(file)
+
+    def _tell_missing_prompts(self, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings) -> None:
+        if document is None:
+            logger.info("no prompt builder file: the default templates are used")
+            return
+        table = document.get(PROMPT_BUILDER.table or "")
+        for name in ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt"):
+            if not isinstance(table, Mapping) or name in table:
+                continue
+            if findings.complete:
+                findings.problems.append(Problem("is required: a template", shown, f"prompt_builder.{name}"))
+            else:
+                logger.warning("%s: prompt_builder.%s is missing: the default template is used", shown, name)
+
+    # --- files that refer to files ----------------------------------------------------------------------------------
+
+    def _read_whole(self, kind: Kind, file: Path, findings: _Findings) -> tuple[BaseModel, ...]:
+        """The settings of a file and of all it refers to."""
+        if kind is ORCHESTRATOR:
+            run = self._read_run(file, findings)
+            return run.all if run else ()
+        settings = self._read(kind, kind.model, file, findings).settings
+        findings.problems += check_clock(self._environ)
+        return (settings,) if settings else ()
+
+    def _read_run(self, file: Path | None, findings: _Findings) -> RunSettings | None:
+        main = self._read(ORCHESTRATOR, OrchestratorSettings, file, findings)
+        teams = self._read_teams(main, findings)
+        evaluator = self._read_named(EVALUATOR, EvaluatorSettings, main, findings)
+        judgment = self._read_named(JUDGMENT, JudgmentSettings, main, findings)
+        prompt_builder = self._read_named(PROMPT_BUILDER, PromptBuilderSettings, main, findings)
+        providers = self._read(PROVIDERS, ProvidersSettings, None, findings).settings
+        findings.problems += check_clock(self._environ)
+        findings.problems += check_prompt_templates(self.workspace, "configs/prompt_templates")
+        if not (main.settings and evaluator and judgment and prompt_builder and providers):
+            return None
+        orchestrator = _located(main.settings, self.workspace.root)
+        return RunSettings(orchestrator, teams, evaluator, judgment, prompt_builder, providers)
+
+    def _read_teams(self, main: _Reading[OrchestratorSettings], findings: _Findings) -> tuple[TeamSettings, ...]:
+        references = main.values.get("teams")
+        teams: list[tuple[Place, TeamSettings]] = []
+        for number, reference in enumerate(references if isinstance(references, list) else []):
+            place = main.place(("teams", number, "config"))
+            file = self._referred(_inside(reference, "config"), place, findings)
+            team = self._read(TEAM, TeamSettings, file, findings).settings if file else None
+            if team is not None:
+                teams.append((place, team))
+        findings.problems += _team_ids_used_twice(teams)
+        return tuple(team for _, team in teams)
+
+    def _read_named(
+        self, kind: Kind, model: type[S], main: _Reading[OrchestratorSettings], findings: _Findings
+    ) -> S | None:
+        name = f"{kind.name}_config"
+        if name not in main.values:
+            return self._read(kind, model, None, findings).settings
+        file = self._referred(main.values[name], main.place((name,)), findings)
+        return self._read(kind, model, file, findings).settings if file else None
+
+    def _referred(self, given: Any, place: Place, findings: _Findings) -> Path | None:
+        """The file a setting names; a missing one is a problem of the place that names it."""
+        if not isinstance(given, str) or not given.strip():
+            return None
+        file = self.workspace.resolve(given)
+        if os.path.lexists(file):
+            return file
+        findings.problems.append(problem_at(place, f"file {given!r} does not exist: paths start at the workspace"))
+        return None
+
+    def _with_member_files(self, merged: Merged, findings: _Findings) -> Merged:
+        """Put the contents of member files where a team's members only name them."""
+        members = merged.values.get("members")
+        if not isinstance(members, list):
+            return merged
+        origins = dict(merged.origins)
+        filled = [self._member(merged, origins, number, member, findings) for number, member in enumerate(members)]
+        return Merged({**merged.values, "members": [m for m in filled if m is not None]}, origins)
+
+    def _member(
+        self,
+        merged: Merged,
+        origins: dict[KeyPath, tuple[Origin, ...]],
+        number: int,
+        member: Any,
+        findings: _Findings,
+    ) -> Any:
+        if not isinstance(member, Mapping) or "config" not in member:
+            return member
+        here = merged.place(("members", number)) or Place()
+        for name in member.keys() - set(_BESIDE_CONFIG):
+            message = "may not stand beside config: move it into the member file"
+            findings.problems.append(problem_at(here.inside((name,)), message))
+        document, shown = self._member_document(member["config"], here.inside(("config",)), findings)
+        if document is None:
+            return None
+        layer = toml_layer(MEMBER, document, shown)
+        findings.problems += layer.problems
+        beside = {name: member[name] for name in _BESIDE_CONFIG[1:] if name in member}
+        origins[("members", number)] = (Origin("TOML", Place(shown, MEMBER.key(()))),)
+        for name, value in beside.items():
+            origins[("members", number, name)] = (Origin("TOML", here.inside((name,)), value),)
+        return {**layer.values, **beside}
+
+    def _member_document(self, given: Any, place: Place, findings: _Findings) -> tuple[dict[str, Any] | None, str]:
+        if not isinstance(given, str) or not given.strip():
+            findings.problems.append(problem_at(place, f"{given!r} is not allowed: must be the path of a member file"))
+        file = self._referred(given, place, findings)
+        try:
+            return (self._document(file), self._shown(file)) if file else (None, "")
+        except ConfigurationError as error:
+            findings.problems += error.problems
+            return None, ""
+
+
+def load_orchestrator_settings(path: Path | str, workspace: Path | str | None = None) -> OrchestratorSettings:
+    """:meth:`ConfigurationManager.load_orchestrator_settings` for one call."""
+    return ConfigurationManager(workspace).load_orchestrator_settings(path)
+
+
+def read_prompt_builder_settings(workspace: Path | str) -> PromptBuilderSettings:
+    """The prompt templates of a workspace as the builder's contract has them.
+
+    Invalid settings are pydantic's ``ValidationError``, and templates are left to be checked when they are built.
+    """
+    manager = ConfigurationManager(workspace)
+    file = manager.default_file(PROMPT_BUILDER)
+    findings = _Findings()
+    document = manager._document(file) if os.path.lexists(file) else None
+    manager._tell_missing_prompts(document, manager._shown(file), findings)
+    merged = manager._merge(PROMPT_BUILDER, document, manager._shown(file), findings)
+    findings.raise_problems()
+    settings = PromptBuilderSettings.of_values(merged.values)
+    _remember(settings, merged.origins)
+    return settings
+
+
+# --- steps of a reading ---------------------------------------------------------------------------------------------
+
+
+def _of_values(model: type[S], values: Mapping[str, Any]) -> S:
+    # Made by its constructor, this one would look into the environment by itself.
+    return model.of_values(values) if issubclass(model, PromptBuilderSettings) else model.model_validate(dict(values))
+
+
+def _notes(settings: BaseModel, values: Mapping[str, Any], place: Callable[[KeyPath], Place]) -> Iterator[Problem]:
+    for path in sorted(later_fields(settings), key=str):
+        yield problem_at(place(path), "not yet in effect")
+    for path, member in _members_as_written(settings, values):
+        if isinstance(member.get("instructions"), Mapping):
+            yield problem_at(place((*path, "instructions")), 'older spelling: write system_instruction = "..."')
+
+
+def _members_as_written(settings: BaseModel, values: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    if isinstance(settings, MemberAgentConfig):
+        yield (), values
+    elif isinstance(settings, TeamSettings):
+        for number, member in enumerate(values.get("members", [])):
+            yield ("members", number), member
+
+
+def _as_written(values: Any, path: KeyPath) -> KeyPath:
+    """A path in the spelling the file uses, so that a message names a key the reader can find."""
+    written: list[str | int] = []
+    for part in path:
+        if isinstance(values, Mapping) and part not in values:
+            written += _older(values, part)
+        else:
+            written.append(part)
+        values = _inside(values, part)
+    return tuple(written)
+
+
+def _older(values: Mapping[str, Any], part: str | int) -> list[str | int]:
+    for older, current in OLDER_SPELLINGS.items():
+        if part == current and older in values:
+            return [older]
+    metadata = values.get("metadata")
+    if part == "tool_settings" and isinstance(metadata, Mapping) and part in metadata:
+        return ["metadata", part]
+    return [part]
+
+
+def _inside(values: Any, part: str | int) -> Any:
+    if isinstance(values, Mapping):
+        return values.get(part)
+    if isinstance(values, list) and isinstance(part, int) and part < len(values):
+        return values[part]
+    return None
+
+
+def _located(orchestrator: OrchestratorSettings, root: Path) -> OrchestratorSettings:
+    located = orchestrator.model_copy(update={"workspace_path": root})
+    given = Origin("argument", Place(key=("workspace",)), root)
+    located._provenance = Provenance({**orchestrator._provenance.origins, ("workspace_path",): (given,)}, known=True)
+    return located
+
+
+def _team_ids_used_twice(teams: Iterable[tuple[Place, TeamSettings]]) -> Iterator[Problem]:
+    seen: dict[str, Place] = {}
+    for place, team in teams:
+        first = seen.setdefault(team.team_id, place)
+        if first is not place:
+            yield problem_at(place, f"team_id {team.team_id!r} is also that of {first}: give each team its own")
+
+
+# --- provenance -----------------------------------------------------------------------------------------------------
+
+
+def _remember(settings: BaseModel, origins: Mapping[KeyPath, tuple[Origin, ...]]) -> None:
+    """Keep the origins with the model and, each its own part, with the models inside it."""
+    if not isinstance(settings, Settings | PromptBuilderSettings):
+        return
+    settings._provenance = Provenance(origins, known=True)
+    for name in settings.model_fields_set:
+        value = getattr(settings, name)
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        if isinstance(value, BaseModel):
+            _remember(value, _part(origins, (name,), value))
+        for key, item in items:
+            if isinstance(item, BaseModel):
+                _remember(item, _part(origins, (name, key), item))
+
+
+def _part(
+    origins: Mapping[KeyPath, tuple[Origin, ...]], above: KeyPath, model: BaseModel
+) -> Mapping[KeyPath, tuple[Origin, ...]]:
+    """The origins of a model inside another: those recorded below it, or exact ones within the leaf it is part of."""
+    size = len(above)
+    part = {path[size:]: found for path, found in origins.items() if path[:size] == above and len(path) > size}
+    for name in model.model_fields_set:
+        key = key_of(name, type(model).model_fields[name]) if name in type(model).model_fields else name
+        if not any(path[0] == key for path in part):
+            part[(key,)] = _climb(origins, (*above, key))
+    return {path: found for path, found in part.items() if found}
+
+
+def _climb(origins: Mapping[KeyPath, tuple[Origin, ...]], path: KeyPath) -> tuple[Origin, ...]:
+    """The origins of a value, or of what it is part of, its place made exact."""
+    for end in range(len(path), 0, -1):
+        found = origins.get(path[:end])
+        if found:
+            return tuple(replace(one, place=_exact(one, path[end:])) for one in found)
+    return ()
+
+
+def _exact(origin: Origin, rest: KeyPath) -> Place:
+    return origin.place.inside(rest) if origin.source == "TOML" else origin.place
+
+
+def _origins_at(settings: BaseModel, path: KeyPath) -> tuple[Origin, ...]:
+    if not isinstance(settings, Settings | PromptBuilderSettings):
+        return ()
+    if settings._provenance.known:
+        return _climb(settings._provenance.origins, _as_keys(settings, path)) if _is_set(settings, path) else ()
+    return (Origin("argument"),) if path[0] in settings.model_fields_set else ()
+
+
+def _as_keys(settings: Any, path: KeyPath) -> KeyPath:
+    """A path of field names as the keys of a file, where the two differ."""
+    keys: list[str | int] = []
+    for part in path:
+        fields = type(settings).model_fields if isinstance(settings, BaseModel) else {}
+        keys.append(key_of(part, fields[part]) if isinstance(part, str) and part in fields else part)
+        settings = getattr(settings, str(part), None) if fields else _inside(settings, part)
+    return tuple(keys)
+
+
+def _is_set(settings: Any, path: KeyPath) -> bool:
+    """Whether a value was given, rather than being the default of a model inside a list."""
+    for part in path:
+        if isinstance(settings, BaseModel):
+            if isinstance(part, str) and part in type(settings).model_fields and part not in settings.model_fields_set:
+                return False
+            settings = getattr(settings, str(part), None)
+        else:
+            settings = _inside(settings, part)
+    return True
+
+
+def _default_at(settings: BaseModel, path: KeyPath) -> tuple[Origin, ...]:
+    """The default as the weakest origin; none for a field that has to be given."""
+    owner = _value_at(settings, path[:-1])
+    if not isinstance(owner, BaseModel) or path[-1] not in type(owner).model_fields:
+        return ()
+    field_info = type(owner).model_fields[str(path[-1])]
+    if field_info.default is PydanticUndefined:
+        return (Origin("default"),) if field_info.default_factory else ()
+    return (Origin("default", value=field_info.default),)
+
+
+def _parse_path(field: str) -> KeyPath:
+    parts = re.findall(r'"([^"]*)"|([^."\[\]]+)', field)
+    return tuple(quoted or (int(bare) if bare.isdigit() else bare) for quoted, bare in parts)
+
+
+def _value_at(settings: Any, path: KeyPath) -> Any:
+    value = settings
+    for part in path:
+        if isinstance(value, BaseModel) and isinstance(part, str) and hasattr(value, part):
+            value = getattr(value, part)
+        elif _inside(value, part) is not None:
+            value = _inside(value, part)
+        else:
+            raise AttributeError(f"{type(settings).__name__} has no field {show_path(path)!r}")
+    return value

@@ -1,0 +1,102 @@
+"""What pydantic says of a value, told to the person who wrote the file: the value, what is allowed, the nearest key."""
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from mixseek.config.layers import KeyPath, Place, show_path
+from mixseek.config.masking import is_secret_name, mask
+from mixseek.config.schema import (
+    OLDER_SPELLINGS,
+    EvaluatorSettings,
+    JudgmentSettings,
+    MemberAgentConfig,
+    ProviderSettings,
+)
+from mixseek.config.shape import allowed_at, field_at, known_part, model_at, settable_keys
+from mixseek.errors import Problem
+
+__all__ = ["problem_at", "problems_of"]
+
+_LONGEST_VALUE = 60
+_TABLE_LESS = {EvaluatorSettings: "evaluator", JudgmentSettings: "judgment"}
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], place: Callable[[KeyPath], Place]) -> list[Problem]:
+    """Every error once, in the order of the fields; ``place`` tells where a path is written."""
+    problems = [_problem(one, model, place) for one in error.errors(include_url=False)]
+    # A value that fits none of a field's types is reported once for each of them.
+    return list(dict.fromkeys(problem for problem in problems if problem))
+
+
+def problem_at(place: Place, message: str) -> Problem:
+    """A problem of the value that is written at ``place``; a key that was written there by mistake is not repeated."""
+    return Problem(mask(message), place.file, show_path(place.key) or None)
+
+
+def _problem(error: ErrorDetails, model: type[BaseModel], place: Callable[[KeyPath], Place]) -> Problem | None:
+    if error["type"] == "default_factory_not_called":
+        return None
+    path = _path_in(model, error)
+    return problem_at(place(path), _message(error, model, path))
+
+
+def _path_in(model: type[BaseModel], error: ErrorDetails) -> KeyPath:
+    """The error's location without the names of types that pydantic adds for a choice of types."""
+    unknown = 1 if error["type"] == "extra_forbidden" else 0
+    return error["loc"][: known_part(model, error["loc"]) + unknown]
+
+
+def _message(error: ErrorDetails, model: type[BaseModel], path: KeyPath) -> str:
+    kind, value = error["type"], error["input"]
+    if kind == "rule":
+        return error["msg"]
+    if kind == "value_error":
+        return str(error["ctx"]["error"])
+    if kind == "extra_forbidden":
+        return _unknown_key(model, path)
+    wanted = allowed_at(model, path)
+    if kind == "missing":
+        return f"is required: {wanted}{_purpose(field_at(model, path))}"
+    if kind == "too_short":
+        return "is empty: at least one is needed"
+    return f"{_show(value, path)} is not allowed: must be {wanted}"
+
+
+def _purpose(field: FieldInfo | None) -> str:
+    return f" ({field.description.rstrip('.')})" if field and field.description else ""
+
+
+def _unknown_key(model: type[BaseModel], path: KeyPath) -> str:
+    key = str(path[-1])
+    if is_secret_name(key):
+        return _secret_key(model_at(model, path[:-1]))
+    if path == (_TABLE_LESS.get(model),):
+        return "unknown key: the settings of this kind of file stand at the top level, without a table"
+    return _nearest(key, _known_keys(model_at(model, path[:-1])))
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    near = get_close_matches(key, known, n=1)
+    return f'unknown key; did you mean "{near[0]}"?' if near else f"unknown key; known are {', '.join(known)}"
+
+
+def _secret_key(model: type[BaseModel] | None) -> str:
+    instead = 'name the variable that holds it as "api_key_env"' if model is ProviderSettings else "use the environment"
+    return f"API keys and passwords never stand in a file: {instead}"
+
+
+def _known_keys(model: type[BaseModel] | None) -> list[str]:
+    if model is None:
+        return []
+    older: Iterable[str] = OLDER_SPELLINGS if model is MemberAgentConfig else ()
+    return sorted([*settable_keys(model), *older])
+
+
+def _show(value: Any, path: KeyPath) -> str:
+    text = repr(mask(value, str(path[-1]) if path else ""))
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."

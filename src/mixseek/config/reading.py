@@ -1,0 +1,110 @@
+"""The one place that reads files of a workspace: whatever is found there, a clear answer within a second.
+
+Nothing is opened that could block or never end (a pipe, a device), nothing larger than a configuration can be is read,
+and what would keep the TOML parser busy is refused before it starts.
+"""
+
+import io
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import tomli
+from dotenv import dotenv_values
+from dotenv.parser import parse_stream
+
+from mixseek.errors import ConfigurationError, Problem
+
+__all__ = ["MAX_FILE_BYTES", "read_dotenv", "read_text", "read_toml"]
+
+MAX_FILE_BYTES = 1_000_000
+_MAX_KEY_PARTS = 32
+_KEY_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*+(?:{_KEY_PART}\.[ \t]*+){{{_MAX_KEY_PARTS}}}", re.MULTILINE)
+_TABLE = re.compile(r"\('.*'(?:,|)\)")
+_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
+
+
+def read_toml(path: Path, shown: str) -> dict[str, Any]:
+    """The document in a TOML file; ``shown`` is how messages name the file."""
+    text = read_text(path, shown)
+    long_key = _LONG_KEY.search(text)
+    if long_key:
+        line = text.count("\n", 0, long_key.end()) + 1
+        raise _wrong(shown, f"line {line}: a key with more than {_MAX_KEY_PARTS} dotted parts; split it into tables")
+    try:
+        return tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        raise _wrong(shown, f"not valid TOML: {_tell(error)}") from None
+    except RecursionError:
+        raise _wrong(shown, "tables or lists are nested too deeply; flatten them") from None
+    except ValueError:
+        # Python refuses to convert numbers with thousands of digits.
+        raise _wrong(shown, "not valid TOML: a number is too long") from None
+
+
+def read_dotenv(path: Path, shown: str) -> dict[str, str]:
+    """The variables in a ``.env`` file; none where there is no such file."""
+    if not os.path.lexists(path):
+        return {}
+    text = read_text(path, shown)
+    wrong = [line.original.line for line in parse_stream(io.StringIO(text)) if line.error]
+    if wrong:
+        raise ConfigurationError([Problem(f"line {line} is not NAME=value", shown) for line in wrong])
+    values = dotenv_values(stream=io.StringIO(text))
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def read_text(path: Path, shown: str) -> str:
+    """The text of a file that is a file, not too large, readable and UTF-8; a byte order mark is left out."""
+    try:
+        content = _read_bytes(path, shown)
+    except OSError as error:
+        raise _wrong(shown, _why_unreadable(error)) from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise _wrong(shown, f"not UTF-8 text (line {line}); save the file as UTF-8") from None
+
+
+def _read_bytes(path: Path, shown: str) -> bytes:
+    # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise _wrong(shown, "is a directory, not a file")
+        if not stat.S_ISREG(mode):
+            raise _wrong(shown, "is not a regular file")
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise _wrong(shown, f"is larger than {MAX_FILE_BYTES:,} bytes, which no configuration file should be")
+    return content
+
+
+def _why_unreadable(error: OSError) -> str:
+    match error:
+        case FileNotFoundError():
+            return "does not exist"
+        case IsADirectoryError():
+            return "is a directory, not a file"
+        case PermissionError():
+            return "may not be read; check its permissions"
+    return f"cannot be read: {(error.strerror or str(error)).lower()}"
+
+
+def _tell(error: tomli.TOMLDecodeError) -> str:
+    text = str(error)
+    place = _PLACE.search(text)
+    if not place:
+        return text
+    said = _TABLE.sub(lambda match: match[0].strip("(,)").replace("'", "").replace(", ", "."), text[: place.start()])
+    said = said[0].lower() + said[1:]
+    return f"line {place['line']}, column {place['column']}: {said}" if place["line"] else f"at the end: {said}"
+
+
+def _wrong(shown: str, message: str) -> ConfigurationError:
+    return ConfigurationError(Problem(message, shown))

@@ -1,0 +1,598 @@
+"""What a run came to: the one door to ``mixseek.db``.
+
+Every method is a coroutine that hands its work to the file's own thread (:mod:`mixseek.storage.lease`) and never
+blocks the event loop. A write is checked before it begins, stored whole or not at all, and acknowledged by its return.
+Times go in and come out as UTC, JSON columns as values.
+"""
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast, get_args
+
+import duckdb
+from pydantic import JsonValue, ValidationError
+
+from mixseek.errors import DatabaseReadError, DatabaseWriteError, StorageError
+from mixseek.records import (
+    EvaluationResult,
+    ExecutionStatus,
+    ImprovementJudgment,
+    LeaderBoardEntry,
+    MemberSubmission,
+    MemberSubmissionsRecord,
+    MetricScore,
+    ModelUsage,
+    Standing,
+    SubmissionRecord,
+    Usage,
+    order_standings,
+    utc_now,
+)
+from mixseek.storage.database import CannotOpenError
+from mixseek.storage.lease import Call, Connection, Worker, Write, worker_for
+from mixseek.storage.tables import (
+    EXECUTION_SUMMARY,
+    LEADER_BOARD,
+    MODEL_USAGE,
+    ROUND_HISTORY,
+    ROUND_STATUS,
+    Row,
+    Table,
+)
+from mixseek.storage.values import finite, integer, json_text, moment, one_of, text
+from mixseek.workspace import Workspace
+
+__all__ = ["AggregationStore", "DatabaseReadError", "DatabaseWriteError"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0)
+
+
+class AggregationStore:
+    """The results of a workspace, or of the file ``db_path`` names, which wins; without either ``$MIXSEEK_WORKSPACE``.
+
+    The file is held only while work is done, so any number of stores, threads and processes may share it. Waiting for
+    another process is no failure until ``lock_wait_seconds`` have passed (``DatabaseLockedError``). A write that fails
+    for IO or a conflict is tried again after each of ``retry_delays_seconds``.
+    """
+
+    def __init__(
+        self,
+        workspace: Path | str | None = None,
+        db_path: Path | str | None = None,
+        *,
+        lock_wait_seconds: float = 60.0,
+        retry_delays_seconds: Sequence[float] = RETRY_DELAYS_SECONDS,
+    ) -> None:
+        self.db_path = (
+            Path(db_path).expanduser().absolute() if db_path is not None else Workspace.locate(workspace).database
+        )
+        self._lock_wait_seconds = lock_wait_seconds
+        self._retry_delays_seconds = tuple(retry_delays_seconds)
+        self._worker: Worker = worker_for(self.db_path)
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the file; a second call does nothing, any other call afterwards is an error."""
+        if not self._closed:
+            self._closed = True
+            await self._worker.release()
+
+    # --- writes -------------------------------------------------------------------------------------------------------
+
+    async def save_aggregation(
+        self, execution_id: str, record: MemberSubmissionsRecord, message_history: Sequence[JsonValue]
+    ) -> None:
+        """Keep a round's messages and its members' work."""
+
+        def rows() -> list[Row]:
+            return [
+                _row(
+                    ROUND_HISTORY,
+                    **_round_key(execution_id, record.team_id, record.round_number),
+                    team_name=text("team_name", record.team_name),
+                    message_history=json_text("message_history", list(message_history)),
+                    member_submissions_record=json_text("member_submissions_record", record),
+                )
+            ]
+
+        await self._write(rows)
+
+    async def save_to_leader_board(
+        self,
+        execution_id: str,
+        team_id: str,
+        team_name: str,
+        round_number: int,
+        submission_content: str,
+        submission_format: str = "md",
+        score: float | None = None,
+        score_details: Mapping[str, JsonValue] | None = None,
+        final_submission: bool = False,
+        exit_reason: str | None = None,
+    ) -> None:
+        """Put a round on the leader board; a score that is None, NaN or infinite is no score."""
+
+        def rows() -> list[Row]:
+            return [
+                _leader_board_row(
+                    execution_id=execution_id,
+                    team_id=team_id,
+                    team_name=team_name,
+                    round_number=round_number,
+                    submission_content=submission_content,
+                    submission_format=submission_format,
+                    score=score,
+                    score_details=score_details,
+                    final_submission=final_submission,
+                    exit_reason=exit_reason,
+                )
+            ]
+
+        await self._write(rows)
+
+    async def save_round_status(
+        self,
+        execution_id: str,
+        team_id: str,
+        team_name: str,
+        round_number: int,
+        should_continue: bool | None = None,
+        reasoning: str | None = None,
+        confidence_score: float | None = None,
+        round_started_at: datetime | str | None = None,
+        round_ended_at: datetime | str | None = None,
+        *,
+        usage: Sequence[ModelUsage] = (),
+    ) -> None:
+        """Keep how a round stands and what was decided after it, with what the decision cost, in one transaction."""
+
+        def rows() -> list[Row]:
+            status = _round_status_row(
+                execution_id=execution_id,
+                team_id=team_id,
+                team_name=team_name,
+                round_number=round_number,
+                should_continue=should_continue,
+                reasoning=reasoning,
+                confidence_score=confidence_score,
+                round_started_at=round_started_at,
+                round_ended_at=round_ended_at,
+            )
+            return [status, *map(_usage_row, usage)]
+
+        await self._write(rows)
+
+    async def save_round(
+        self,
+        entry: LeaderBoardEntry,
+        *,
+        round_started_at: datetime | str,
+        round_ended_at: datetime | str,
+        judgment: ImprovementJudgment | None = None,
+        usage: Sequence[ModelUsage] = (),
+    ) -> None:
+        """Keep a finished round in one transaction: its leader board row, its status and its usage."""
+
+        def rows() -> list[Row]:
+            board = entry.model_dump(exclude={"id", "created_at", "updated_at"})
+            who = {name: board[name] for name in ("execution_id", "team_id", "team_name", "round_number")}
+            status = _round_status_row(
+                **who,
+                should_continue=judgment.should_continue if judgment else None,
+                reasoning=judgment.reasoning if judgment else None,
+                confidence_score=judgment.confidence_score if judgment else None,
+                round_started_at=round_started_at,
+                round_ended_at=round_ended_at,
+            )
+            return [_leader_board_row(**board), status, *map(_usage_row, usage)]
+
+        await self._write(rows)
+
+    async def save_model_usage(self, usage: Sequence[ModelUsage]) -> None:
+        """Keep lines of the bill; a line that is there already is replaced."""
+        if usage:
+            await self._write(lambda: [_usage_row(line) for line in usage])
+
+    async def save_execution_summary(
+        self,
+        execution_id: str,
+        user_prompt: str,
+        status: ExecutionStatus,
+        team_results: Sequence[JsonValue],
+        total_teams: int,
+        best_team_id: str | None = None,
+        best_score: float | None = None,
+        total_execution_time_seconds: float | None = None,
+    ) -> None:
+        """Keep the outcome of an execution."""
+
+        def rows() -> list[Row]:
+            return [
+                _row(
+                    EXECUTION_SUMMARY,
+                    execution_id=text("execution_id", execution_id),
+                    user_prompt=text("user_prompt", user_prompt),
+                    status=one_of("status", status, get_args(ExecutionStatus)),
+                    team_results=json_text("team_results", list(team_results)),
+                    total_teams=integer("total_teams", total_teams, bits=32),
+                    best_team_id=_optional(text, "best_team_id", best_team_id),
+                    best_score=finite("best_score", best_score),
+                    total_execution_time_seconds=finite("total_execution_time_seconds", total_execution_time_seconds),
+                    completed_at=_now(),
+                )
+            ]
+
+        await self._write(rows)
+
+    async def mark_final_submission(
+        self, execution_id: str, team_id: str, round_number: int, exit_reason: str | None
+    ) -> None:
+        """Mark one round as the team's final submission, with the reason it stopped, and unmark any other."""
+        key = _round_key(execution_id, team_id, round_number)
+        reason = _optional(text, "exit_reason", exit_reason)
+
+        await self._change(lambda connection: _mark_final(connection, key, reason))
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    async def load_round_history(
+        self, execution_id: str, team_id: str, round_number: int
+    ) -> tuple[MemberSubmissionsRecord | None, list[JsonValue]]:
+        """A round's members' work and messages; ``(None, [])`` if there is no such round."""
+        key = [execution_id, team_id, round_number]
+
+        def work(connection: Connection) -> tuple[MemberSubmissionsRecord | None, list[JsonValue]]:
+            found = connection.execute(_ROUND_HISTORY, key).fetchone()
+            if found is None:
+                return None, []
+            record, messages = (_value(column) for column in found)
+            return _submissions_record(record), messages or []
+
+        return await self._read(work)
+
+    async def get_leader_board(self, limit: int | None = 10) -> list[dict[str, Any]]:
+        """The best rounds of all executions, unscored ones last, as dicts of all columns."""
+        return await self._read(lambda connection: _dicts(connection.execute(_LEADER_BOARD, [limit])))
+
+    async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, Any]]:
+        """The teams of an execution in order, each ``{"team_id", "team_name", "max_score", "total_rounds"}``."""
+        return [
+            {
+                "team_id": standing.team_id,
+                "team_name": standing.team_name,
+                "max_score": standing.best_score,
+                "total_rounds": standing.total_rounds,
+            }
+            for standing in await self.get_leaderboard_ranking_by_execution(execution_id)
+        ]
+
+    async def get_leaderboard_ranking_by_execution(self, execution_id: str, limit: int | None = None) -> list[Standing]:
+        """The teams of an execution in order, the first ``limit`` of them."""
+        return (await self._read(lambda connection: _standings(connection, execution_id)))[:limit]
+
+    async def get_team_current_rank(self, execution_id: str, team_id: str) -> int | None:
+        """A team's place, from 1; None if it is not on the board."""
+        standings = await self.get_leaderboard_ranking_by_execution(execution_id)
+        return next((standing.rank for standing in standings if standing.team_id == team_id), None)
+
+    async def get_team_submission_history(
+        self, execution_id: str, team_id: str, limit: int | None = None
+    ) -> list[SubmissionRecord]:
+        """A team's submissions by round, the newest ``limit`` of them."""
+
+        def work(connection: Connection) -> list[SubmissionRecord]:
+            found = connection.execute(_SUBMISSIONS, [execution_id, team_id, team_id, limit]).fetchall()
+            return [
+                SubmissionRecord(
+                    round_number=number, content=content or "", score=score, feedback=_feedback(score, _value(details))
+                )
+                for _, number, content, score, details in reversed(found)
+            ]
+
+        return await self._read(work)
+
+    async def get_evaluation_results_by_execution(
+        self, execution_id: str, team_id: str | None = None
+    ) -> list[EvaluationResult]:
+        """One result for each submission, by team and round; ``overall_score`` is None where a round is unscored."""
+
+        def work(connection: Connection) -> list[EvaluationResult]:
+            found = connection.execute(_SUBMISSIONS, [execution_id, team_id, team_id, None]).fetchall()
+            by_team_and_round = sorted(found, key=lambda row: (row[0], row[1]))
+            return [_evaluation(score, _value(details)) for _, _, _, score, details in by_team_and_round]
+
+        return await self._read(work)
+
+    async def get_team_statistics(self, team_id: str) -> dict[str, Any]:
+        """A team over all executions.
+
+        Keys: ``team_id``, ``team_name`` (the latest), ``total_executions``, ``total_rounds``, ``scored_rounds``,
+        ``best_score``, ``average_score`` (None without a scored round) and ``final_submissions``. An unknown team has
+        zeros and Nones.
+        """
+        statistics = await self._read(lambda connection: _dicts(connection.execute(_STATISTICS, [team_id])))
+        return {"team_id": team_id, **statistics[0]}
+
+    async def get_model_usage(self, execution_id: str, team_id: str | None = None) -> list[ModelUsage]:
+        """The bill of an execution, by team, round, role, agent and model."""
+
+        def work(connection: Connection) -> list[ModelUsage]:
+            return [ModelUsage(**row) for row in _dicts(connection.execute(_USAGE, [execution_id, team_id, team_id]))]
+
+        return await self._read(work)
+
+    # --- the way to the worker ----------------------------------------------------------------------------------------
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        self._check_open(DatabaseReadError)
+        try:
+            return cast("T", await self._worker.do(Call(work, self._lock_wait_seconds)))
+        except StorageError:
+            raise
+        except CannotOpenError as error:
+            raise DatabaseReadError(str(error)) from error
+        except (duckdb.Error, OSError, ValidationError, ValueError) as error:
+            raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: {error}") from error
+
+    async def _write(self, make_rows: Callable[[], Sequence[Row]]) -> None:
+        await self._try(lambda: Write(make_rows, self._lock_wait_seconds))
+
+    async def _change(self, work: Callable[[Connection], None]) -> None:
+        await self._try(lambda: Call(work, self._lock_wait_seconds))
+
+    async def _try(self, make_job: Callable[[], Write | Call]) -> None:
+        self._check_open(DatabaseWriteError)
+        for delay in (*self._retry_delays_seconds, None):
+            try:
+                await self._worker.do(make_job())
+            except CannotOpenError as error:
+                raise DatabaseWriteError(str(error)) from error
+            except (duckdb.Error, OSError) as error:
+                if delay is None or not _may_pass(error):
+                    raise DatabaseWriteError(f"cannot write {str(self.db_path)!r}: {error}") from error
+                logger.warning("writing %s failed and is tried again in %g s: %s", self.db_path, delay, error)
+                await asyncio.sleep(delay)
+            else:
+                return
+
+    def _check_open(self, kind: type[DatabaseReadError] | type[DatabaseWriteError]) -> None:
+        if self._closed:
+            raise kind(f"the store of {str(self.db_path)!r} is closed")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another try could succeed: trouble with the disk or a conflict, not a statement that is wrong."""
+    if isinstance(error, OSError):
+        return not isinstance(error, PermissionError)
+    return isinstance(error, duckdb.IOException | duckdb.TransactionException | duckdb.FatalException)
+
+
+# --- rows on their way in ---------------------------------------------------------------------------------------------
+
+
+def _now() -> datetime:
+    return utc_now().replace(tzinfo=None)
+
+
+def _row(table: Table, *, likely_there: bool = False, **values: Any) -> Row:
+    now = _now()
+    stamped = {"created_at": now, "updated_at": now, **values}
+    return Row(table, tuple(stamped[name] for name in table.columns), likely_there)
+
+
+def _round_key(execution_id: str, team_id: str, round_number: int) -> dict[str, Any]:
+    return {
+        "execution_id": text("execution_id", execution_id),
+        "team_id": text("team_id", team_id),
+        "round_number": integer("round_number", round_number, least=1, bits=32),
+    }
+
+
+def _optional(check: Callable[[str, object], T], column: str, value: object) -> T | None:
+    return None if value is None else check(column, value)
+
+
+def _leader_board_row(
+    *,
+    execution_id: str,
+    team_id: str,
+    team_name: str,
+    round_number: int,
+    submission_content: str,
+    submission_format: str,
+    score: float | None,
+    score_details: Mapping[str, JsonValue] | None,
+    final_submission: bool,
+    exit_reason: str | None,
+) -> Row:
+    return _row(
+        LEADER_BOARD,
+        **_round_key(execution_id, team_id, round_number),
+        team_name=text("team_name", team_name),
+        submission_content=text("submission_content", submission_content),
+        submission_format=text("submission_format", submission_format),
+        score=finite("score", score),
+        score_details=json_text("score_details", dict(score_details or {})),
+        final_submission=bool(final_submission),
+        exit_reason=_optional(text, "exit_reason", exit_reason),
+    )
+
+
+def _round_status_row(
+    *,
+    execution_id: str,
+    team_id: str,
+    team_name: str,
+    round_number: int,
+    should_continue: bool | None,
+    reasoning: str | None,
+    confidence_score: float | None,
+    round_started_at: datetime | str | None,
+    round_ended_at: datetime | str | None,
+) -> Row:
+    return _row(
+        ROUND_STATUS,
+        # A verdict follows the row that the finished round has written.
+        likely_there=should_continue is not None,
+        **_round_key(execution_id, team_id, round_number),
+        team_name=text("team_name", team_name),
+        should_continue=None if should_continue is None else bool(should_continue),
+        reasoning=_optional(text, "reasoning", reasoning),
+        confidence_score=finite("confidence_score", confidence_score),
+        round_started_at=_optional(moment, "round_started_at", round_started_at),
+        round_ended_at=_optional(moment, "round_ended_at", round_ended_at),
+    )
+
+
+def _usage_row(line: ModelUsage) -> Row:
+    return _row(
+        MODEL_USAGE,
+        **_round_key(line.execution_id, line.team_id, line.round_number),
+        role=text("role", line.role),
+        agent_name=text("agent_name", line.agent_name),
+        model=text("model", line.model),
+        requests=integer("requests", line.requests),
+        input_tokens=integer("input_tokens", line.input_tokens),
+        output_tokens=integer("output_tokens", line.output_tokens),
+        cost_usd=finite("cost_usd", line.cost_usd),
+    )
+
+
+def _mark_final(connection: Connection, key: Mapping[str, Any], exit_reason: str | None) -> None:
+    """Set and clear the mark in one statement, which is one transaction."""
+    execution_id, team_id, round_number = key.values()
+    known = connection.execute(_ROUND_ON_BOARD, [execution_id, team_id, round_number]).fetchone()
+    if known is None:
+        raise DatabaseWriteError(
+            f"team {team_id!r} has no round {round_number} on the leader board of {execution_id!r}"
+        )
+    connection.execute(
+        _MARK_FINAL, [round_number, round_number, exit_reason, _now(), execution_id, team_id, round_number]
+    )
+
+
+# --- values on their way out ------------------------------------------------------------------------------------------
+
+
+def _dicts(result: Connection) -> list[dict[str, Any]]:
+    columns = [(str(name), str(kind) == "JSON") for name, kind, *_ in result.description or ()]
+    return [
+        {name: _value(value) if is_json else _aware(value) for (name, is_json), value in zip(columns, row, strict=True)}
+        for row in result.fetchall()
+    ]
+
+
+def _value(dumped: str | None) -> Any:
+    return None if dumped is None else json.loads(dumped)
+
+
+def _aware(value: Any) -> Any:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
+
+
+def _standings(connection: Connection, execution_id: str) -> list[Standing]:
+    found = connection.execute(_STANDINGS, [execution_id]).fetchall()
+    return order_standings(
+        Standing(team_id=team_id, team_name=name, best_score=best, latest_round=latest, total_rounds=total)
+        for team_id, name, best, latest, total in found
+    )
+
+
+def _evaluation(score: float | None, details: Any) -> EvaluationResult:
+    return EvaluationResult(metrics=_metrics(details), overall_score=score)
+
+
+def _metrics(details: Any) -> list[MetricScore]:
+    """The metrics of a row; an older row may hold them as plain ``{"name": number}``."""
+    if not isinstance(details, dict):
+        return []
+    listed = details.get("metrics")
+    if not isinstance(listed, list):
+        plain = {name: value for name, value in details.items() if name != "overall_score"}
+        listed = [{"metric_name": name, "score": value} for name, value in plain.items()]
+    return [_metric(item) for item in listed if isinstance(item, dict) and _is_number(item.get("score"))]
+
+
+def _metric(item: Mapping[str, Any]) -> MetricScore:
+    comment = item.get("evaluator_comment")
+    return MetricScore(
+        metric_name=str(item.get("metric_name", "")),
+        score=item["score"],
+        evaluator_comment=comment if isinstance(comment, str) else "",
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _feedback(score: float | None, details: Any) -> str:
+    if score is None and isinstance(details, dict) and isinstance(details.get("reason"), str):
+        return str(details["reason"])
+    return _evaluation(score, details).feedback_summary
+
+
+def _submissions_record(stored: Any) -> MemberSubmissionsRecord | None:
+    """The record of a round; what an older version stored beside our fields is left out."""
+    if not isinstance(stored, dict):
+        return None
+    submissions = [_known(MemberSubmission, item) for item in stored.get("submissions") or ()]
+    for item in submissions:
+        item["usage"] = _known(Usage, item.get("usage") or {})
+        item["status"] = str(item.get("status", "SUCCESS")).upper()
+    return MemberSubmissionsRecord.model_validate(
+        {**_known(MemberSubmissionsRecord, stored), "submissions": submissions}
+    )
+
+
+def _known(
+    record: type[MemberSubmission | MemberSubmissionsRecord | Usage], stored: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {name: value for name, value in stored.items() if name in record.model_fields and value is not None}
+
+
+# --- SQL --------------------------------------------------------------------------------------------------------------
+
+_ROUND_HISTORY = """
+    SELECT member_submissions_record, message_history FROM round_history
+    WHERE execution_id = ? AND team_id = ? AND round_number = ?"""
+_LEADER_BOARD = """
+    SELECT * FROM leader_board
+    ORDER BY score DESC NULLS LAST, round_number DESC, team_id, execution_id LIMIT ?"""
+_STANDINGS = """
+    SELECT team_id, arg_max(team_name, round_number), max(score), max(round_number), count(*)
+    FROM leader_board WHERE execution_id = ? GROUP BY team_id HAVING max(score) IS NOT NULL"""
+_SUBMISSIONS = """
+    SELECT team_id, round_number, submission_content, score, score_details FROM leader_board
+    WHERE execution_id = ? AND (team_id = ? OR ? IS NULL) ORDER BY round_number DESC LIMIT ?"""
+_STATISTICS = """
+    SELECT arg_max(team_name, created_at) AS team_name, count(DISTINCT execution_id) AS total_executions,
+        count(*) AS total_rounds, count(score) AS scored_rounds, max(score) AS best_score, avg(score) AS average_score,
+        count(*) FILTER (final_submission) AS final_submissions
+    FROM leader_board WHERE team_id = ?"""
+_USAGE = """
+    SELECT * FROM model_usage WHERE execution_id = ? AND (team_id = ? OR ? IS NULL)
+    ORDER BY team_id, round_number, role, agent_name, model"""
+_ROUND_ON_BOARD = "SELECT 1 FROM leader_board WHERE execution_id = ? AND team_id = ? AND round_number = ?"
+_MARK_FINAL = """
+    UPDATE leader_board SET final_submission = (round_number = ?),
+        exit_reason = CASE WHEN round_number = ? THEN ? END, updated_at = ?
+    WHERE execution_id = ? AND team_id = ? AND (final_submission OR round_number = ?)"""

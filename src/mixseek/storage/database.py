@@ -1,0 +1,335 @@
+"""Opening the file: a new one, an older one, one whose owner was killed, one that is damaged, or none of DuckDB's.
+
+Two traps shape this module. A POSIX lock, which is what DuckDB holds on its file, is gone as soon as the process
+closes *any* descriptor of that file; so a descriptor opened here to look at the file stays open. And DuckDB drops a
+write-ahead log it cannot make sense of without a word; so the log is looked at first, and set aside by name.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import re
+import shutil
+import struct
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import chain, count
+from pathlib import Path
+
+import duckdb
+
+from mixseek.errors import DatabaseVersionError
+from mixseek.storage.migrations import MIGRATIONS, Migration, file_version, has_results, migrate
+
+__all__ = ["CannotOpenError", "HeldElsewhereError", "open_database"]
+
+logger = logging.getLogger(__name__)
+
+_MAGIC = b"DUCK"
+_MAGIC_OFFSET = 8
+# One thread: a lease is short, and threads are started with every opening of the file.
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {"threads": 1}
+
+
+class CannotOpenError(Exception):
+    """The file cannot be opened, and trying again will not help; the message is for the user."""
+
+
+class HeldElsewhereError(Exception):
+    """A program that does not take turns has the file open."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(holder)
+        self.holder = holder
+
+
+def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> duckdb.DuckDBPyConnection:
+    """A connection to an up-to-date file; the caller has the turn."""
+    _check_place(path)
+    if not _holds_anything(path):
+        _create(path, migrations)
+    _check_kind(path)
+    _look_at_log(path)
+    connection = _connect_without_damage(path)
+    try:
+        _bring_up_to_date(connection, path, migrations)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+# --- the place and the kind of the file -------------------------------------------------------------------------------
+
+
+def _check_place(path: Path) -> None:
+    if path.is_dir():
+        raise CannotOpenError(f"{str(path)!r} is a directory: name the database file inside it")
+    if not path.parent.is_dir():
+        raise CannotOpenError(
+            f"cannot open {str(path)!r}: the directory {str(path.parent)!r} does not exist; create it or name another"
+        )
+
+
+def _holds_anything(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+_kept_open: dict[tuple[int, int], int] = {}
+
+
+def _descriptor(path: Path) -> int:
+    """A descriptor for looking at the file, never closed (see above); so no other file can take its inode either."""
+    status = path.stat()
+    known = _kept_open.get((status.st_dev, status.st_ino))
+    if known is None:
+        known = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        _kept_open[status.st_dev, status.st_ino] = known
+    return known
+
+
+def _check_kind(path: Path) -> None:
+    # Asked here, because DuckDB would load an extension from the network for a file of another database.
+    if os.pread(_descriptor(path), len(_MAGIC), _MAGIC_OFFSET) != _MAGIC:
+        raise CannotOpenError(
+            f"{str(path)!r} is not a DuckDB database file; nothing was changed: move it away or name another file"
+        )
+
+
+def _create(path: Path, migrations: Sequence[Migration]) -> None:
+    """Make the file under another name first, so that a kill in the middle leaves no half of a database."""
+    draft = path.with_name(path.name + ".new")
+    for leftover in (draft, draft.with_name(draft.name + ".wal")):
+        leftover.unlink(missing_ok=True)
+    with duckdb.connect(str(draft), config=_CONFIG) as connection:
+        migrate(connection, migrations)
+    draft.replace(path)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# --- connecting -------------------------------------------------------------------------------------------------------
+
+
+def _connect(path: Path) -> duckdb.DuckDBPyConnection:
+    try:
+        return duckdb.connect(str(path), config=_CONFIG)
+    except duckdb.ConnectionException:
+        # This very process has the file open with other settings; DuckDB then shares it with the settings it has.
+        return duckdb.connect(str(path))
+    except duckdb.IOException as error:
+        if "Could not set lock on file" in str(error):
+            raise HeldElsewhereError(_holder_in(str(error))) from error
+        raise
+
+
+def _holder_in(message: str) -> str:
+    found = re.search(r"Conflicting lock is held in (.*?) ?\(PID (\d+)\)", message)
+    return f"pid {found[2]} ({found[1]})" if found else "another program"
+
+
+def _connect_without_damage(path: Path) -> duckdb.DuckDBPyConnection:
+    try:
+        return _connect(path)
+    except duckdb.Error as error:
+        if "replaying" in str(error) and _logs(path):
+            return _connect_without_log(path, error)
+        if _is_damage(error):
+            raise CannotOpenError(_damaged(path, error)) from error
+        raise
+
+
+def _connect_without_log(path: Path, error: duckdb.Error) -> duckdb.DuckDBPyConnection:
+    aside = [(log, _set_aside(log)) for log in _logs(path)]
+    try:
+        connection = _connect(path)
+    except duckdb.Error as second:
+        for log, moved in aside:
+            moved.rename(log)
+        raise CannotOpenError(_damaged(path, second)) from second
+    for log, moved in aside:
+        logger.warning(
+            "the write-ahead log %s could not be replayed into %s and is set aside as %s; "
+            "what was written after the last checkpoint is only there (%s)",
+            log,
+            path,
+            moved.name,
+            _first_line(error),
+        )
+    return connection
+
+
+def _is_damage(error: duckdb.Error) -> bool:
+    # DuckDB has no class for it: a checksum that does not fit is a bare Error, a short file an IOException.
+    return bool(re.search(r"[Cc]orrupt|not a valid DuckDB|Could not read enough bytes|[Ss]erializ", str(error)))
+
+
+def _damaged(path: Path, error: duckdb.Error) -> str:
+    return (
+        f"{str(path)!r} is damaged and was left as it is: restore a copy, or move it away so that a new one is made "
+        f"({_first_line(error)})"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+# --- the write-ahead log ----------------------------------------------------------------------------------------------
+
+
+def _logs(path: Path) -> list[Path]:
+    names = (path.with_name(path.name + ending) for ending in (".wal", ".wal.checkpoint", ".wal.recovery"))
+    return [log for log in names if log.exists()]
+
+
+def _look_at_log(path: Path) -> None:
+    """Keep a log of a killed process from being dropped where DuckDB would stop reading it without an error.
+
+    A log without its header is ignored and overwritten by DuckDB: it is moved. One whose entries do not end with the
+    file is replayed up to there and removed: a copy is kept, for it may be half a commit that nobody was told of, or
+    damage.
+    """
+    log = path.with_name(path.name + ".wal")
+    if not log.exists() or log.stat().st_size == 0:
+        return
+    header_ends, readable = _measure(log)
+    if readable == log.stat().st_size or _held_by_another(path):
+        return
+    if header_ends is None:
+        moved = _set_aside(log)
+        logger.warning("%s is not a write-ahead log of %s and is set aside as %s", log, path, moved.name)
+    else:
+        kept = _copy_aside(log)
+        logger.warning(
+            "the write-ahead log %s of %s ends in the middle of an entry; "
+            "%d of %d bytes are replayed, and a copy is kept as %s",
+            log,
+            path,
+            readable,
+            log.stat().st_size,
+            kept.name,
+        )
+
+
+def _held_by_another(path: Path) -> bool:
+    try:
+        fcntl.lockf(_descriptor(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in {errno.EACCES, errno.EAGAIN}:
+            return True
+        raise
+    fcntl.lockf(_descriptor(path), fcntl.LOCK_UN)
+    return False
+
+
+def _measure(log: Path) -> tuple[int | None, int]:
+    """Where the log's header ends (None: it has none), and where its whole entries (size, checksum, content) end."""
+    data = log.read_bytes()
+    header_ends = _end_of_header(data)
+    if header_ends is None:
+        return None, 0
+    position = header_ends
+    while position + 16 <= len(data):
+        (size,) = struct.unpack_from("<Q", data, position)
+        if position + 16 + size > len(data):
+            break
+        position += 16 + size
+    return header_ends, position
+
+
+def _end_of_header(data: bytes) -> int | None:
+    """The header is fields {100: kind 98, 101: version, 102: list of bytes, 103: iteration}, closed by FFFF."""
+    if not data.startswith(b"\x64\x00\x62"):
+        return None
+    try:
+        position = 3
+        while (name := struct.unpack_from("<H", data, position)[0]) != 0xFFFF:
+            length, position = _varint(data, position + 2)
+            for _ in range(length if name == 102 else 0):
+                _, position = _varint(data, position)
+    except (IndexError, struct.error):
+        return None
+    return position + 2
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
+
+
+def _aside(log: Path) -> Path:
+    stem = f"{log.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    return log.with_name(stem)
+
+
+def _set_aside(log: Path) -> Path:
+    moved = _aside(log)
+    log.rename(moved)
+    return moved
+
+
+def _copy_aside(log: Path) -> Path:
+    kept = _aside(log)
+    shutil.copyfile(log, kept)
+    return kept
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+def _bring_up_to_date(connection: duckdb.DuckDBPyConnection, path: Path, migrations: Sequence[Migration]) -> None:
+    version = file_version(connection)
+    if version == len(migrations):
+        return
+    if version < len(migrations) and has_results(connection):
+        copy = _keep_copy(connection, path, f"before-v{version + 1}")
+        logger.warning("%s is brought from schema version %d to %d; %s is a copy", path, version, len(migrations), copy)
+    try:
+        migrate(connection, migrations)
+    except DatabaseVersionError as error:
+        raise DatabaseVersionError(f"{str(path)!r}: {error}") from None
+    except duckdb.Error as error:
+        raise CannotOpenError(
+            f"{str(path)!r} could not be brought to schema version {len(migrations)} and was left as it is: "
+            f"{_first_line(error)}"
+        ) from error
+
+
+def _keep_copy(connection: duckdb.DuckDBPyConnection, path: Path, ending: str) -> str:
+    """Copy the whole file under a name that is free; the connection keeps everybody else out meanwhile."""
+    connection.execute("CHECKPOINT")
+    draft = path.with_name(f"{path.name}.{ending}.partial")
+    _copy_descriptor(_descriptor(path), draft)
+    target = _free_name(path.with_name(f"{path.name}.{ending}"))
+    draft.rename(target)
+    _sync_directory(path.parent)
+    return target.name
+
+
+def _free_name(wanted: Path) -> Path:
+    numbered = (wanted.with_name(f"{wanted.name}.{number}") for number in count(2))
+    return next(name for name in chain([wanted], numbered) if not name.exists())
+
+
+def _copy_descriptor(source: int, target: Path) -> None:
+    with target.open("wb") as copy:
+        position = 0
+        while chunk := os.pread(source, 1 << 20, position):
+            copy.write(chunk)
+            position += len(chunk)
+        copy.flush()
+        os.fsync(copy.fileno())

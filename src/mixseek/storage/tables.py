@@ -1,0 +1,216 @@
+"""The tables of ``mixseek.db`` as data, and the one way a row gets into them: by upsert, many rows in few statements.
+
+DuckDB's ``ON CONFLICT DO UPDATE`` costs twice as much as a plain INSERT or UPDATE, and nearly every row is new. So rows
+are inserted at first sight; only if one is already there is the transaction undone and done again with a look at the
+keys, updating what is there and inserting the rest. A whole batch takes one statement a table.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+__all__ = [
+    "EXECUTION_SUMMARY",
+    "LEADER_BOARD",
+    "MODEL_USAGE",
+    "ROUND_HISTORY",
+    "ROUND_STATUS",
+    "Row",
+    "Table",
+    "upsert",
+]
+
+_ROUND = ("execution_id", "team_id", "round_number")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: the columns that are written, and the key an upsert goes by; the types stand in the migrations."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    @property
+    def changing(self) -> tuple[str, ...]:
+        """The columns an update sets; ``created_at`` stays what it was."""
+        return tuple(name for name in self.columns if name not in self.key and name != "created_at")
+
+
+ROUND_HISTORY = Table(
+    "round_history",
+    (
+        "execution_id",
+        "team_id",
+        "team_name",
+        "round_number",
+        "message_history",
+        "member_submissions_record",
+        "created_at",
+    ),
+    _ROUND,
+)
+LEADER_BOARD = Table(
+    "leader_board",
+    (
+        "execution_id",
+        "team_id",
+        "team_name",
+        "round_number",
+        "submission_content",
+        "submission_format",
+        "score",
+        "score_details",
+        "final_submission",
+        "exit_reason",
+        "created_at",
+        "updated_at",
+    ),
+    _ROUND,
+)
+ROUND_STATUS = Table(
+    "round_status",
+    (
+        "execution_id",
+        "team_id",
+        "team_name",
+        "round_number",
+        "should_continue",
+        "reasoning",
+        "confidence_score",
+        "round_started_at",
+        "round_ended_at",
+        "created_at",
+        "updated_at",
+    ),
+    _ROUND,
+)
+EXECUTION_SUMMARY = Table(
+    "execution_summary",
+    (
+        "execution_id",
+        "user_prompt",
+        "status",
+        "team_results",
+        "total_teams",
+        "best_team_id",
+        "best_score",
+        "total_execution_time_seconds",
+        "completed_at",
+        "created_at",
+    ),
+    ("execution_id",),
+)
+MODEL_USAGE = Table(
+    "model_usage",
+    (
+        "execution_id",
+        "team_id",
+        "round_number",
+        "role",
+        "agent_name",
+        "model",
+        "requests",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+    ),
+    (*_ROUND, "role", "agent_name", "model"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A whole row, in the order of the table's columns."""
+
+    table: Table
+    values: tuple[Any, ...]
+    likely_there: bool = False
+    """Whether this is usually a second write of the row; a hint about speed, nothing else."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the upsert goes by."""
+        return tuple(self[name] for name in self.table.key)
+
+    def __getitem__(self, column: str) -> Any:
+        return self.values[self.table.columns.index(column)]
+
+
+def upsert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
+    """Write all rows in one transaction, or none; of two rows with one key the later one stays."""
+    groups = _by_table(rows)
+    if any(row.likely_there for row in rows):
+        _in_transaction(connection, groups, _update_or_insert)
+        return
+    try:
+        if len(rows) == 1:
+            _insert(connection, rows)
+        else:
+            _in_transaction(connection, groups, _insert)
+    except duckdb.ConstraintException:
+        _in_transaction(connection, groups, _update_or_insert)
+
+
+def _by_table(rows: Iterable[Row]) -> list[list[Row]]:
+    tables: dict[Table, dict[tuple[Any, ...], Row]] = {}
+    for row in rows:
+        tables.setdefault(row.table, {})[row.key] = row
+    return [list(group.values()) for group in tables.values()]
+
+
+def _in_transaction(connection: duckdb.DuckDBPyConnection, groups: list[list[Row]], write: Any) -> None:
+    connection.begin()
+    try:
+        for group in groups:
+            write(connection, group)
+        connection.commit()
+    except BaseException:
+        _undo(connection)
+        raise
+
+
+def _undo(connection: duckdb.DuckDBPyConnection) -> None:
+    try:
+        connection.rollback()
+    except duckdb.Error:
+        # A commit that failed has already ended the transaction; the error on its way up is the one that tells.
+        return
+
+
+def _update_or_insert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
+    there = _keys_there(connection, rows)
+    fresh = [row for row in rows if row.key not in there]
+    for row in rows:
+        if row.key in there:
+            _update(connection, row)
+    if fresh:
+        _insert(connection, fresh)
+
+
+def _keys_there(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> set[tuple[Any, ...]]:
+    key = ", ".join(rows[0].table.key)
+    wanted = _placeholders(len(rows), len(rows[0].table.key))
+    sql = f"SELECT {key} FROM {rows[0].table.name} WHERE ({key}) IN (VALUES {wanted})"  # noqa: S608 our own names
+    return set(connection.execute(sql, [part for row in rows for part in row.key]).fetchall())
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
+    table = rows[0].table
+    places = _placeholders(len(rows), len(table.columns))
+    sql = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES {places}"  # noqa: S608 our own names
+    connection.execute(sql, [value for row in rows for value in row.values])
+
+
+def _update(connection: duckdb.DuckDBPyConnection, row: Row) -> None:
+    table = row.table
+    settings = ", ".join(f"{name} = ?" for name in table.changing)
+    where = " AND ".join(f"{name} = ?" for name in table.key)
+    sql = f"UPDATE {table.name} SET {settings} WHERE {where}"  # noqa: S608 our own names
+    connection.execute(sql, [*(row[name] for name in table.changing), *row.key])
+
+
+def _placeholders(rows: int, columns: int) -> str:
+    return ", ".join(["(" + ", ".join("?" * columns) + ")"] * rows)
