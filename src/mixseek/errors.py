@@ -13,6 +13,15 @@ MixSeekError
 │   └── DatabaseVersionError      the file was written by a newer MixSeek
 └── RunError                      a run went wrong
     ├── ModelError                a model call failed after its retries
+    │   ├── ModelRateLimitError   too many calls in too short a time
+    │   ├── ModelSpendLimitError  the account's money or quota is used up; never tried again
+    │   ├── ModelTimeoutError     no answer in time
+    │   ├── ModelUnavailableError the server failed, was overloaded or could not be reached
+    │   ├── ModelRefusedError     the server will not answer this request: key, name, size or content
+    │   ├── ModelMalformedError   a reply that is no answer
+    │   ├── ModelIncompleteError  an answer that broke off
+    │   ├── ModelTooLargeError    an answer beyond the size that is read
+    │   └── ModelOutputError      answers that never had the form that was asked for
     ├── SubmissionError           the leader gave no usable answer
     ├── EvaluationError           a submission could not be scored
     ├── RoundTimeoutError         (also TimeoutError) one submission or judgment took too long
@@ -35,6 +44,15 @@ __all__ = [
     "EvaluationError",
     "MixSeekError",
     "ModelError",
+    "ModelIncompleteError",
+    "ModelMalformedError",
+    "ModelOutputError",
+    "ModelRateLimitError",
+    "ModelRefusedError",
+    "ModelSpendLimitError",
+    "ModelTimeoutError",
+    "ModelTooLargeError",
+    "ModelUnavailableError",
     "NoResultError",
     "PluginError",
     "Problem",
@@ -119,6 +137,86 @@ class RunError(MixSeekError):
 
 class ModelError(RunError):
     """A model call failed and its retries are spent."""
+
+    retryable: bool = False
+    """Whether another try had a chance; the tries are spent by the time anyone but the retry layer sees this."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        model: str | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+        retryable: bool | None = None,
+        attempts: int = 1,
+    ) -> None:
+        super().__init__(message)
+        self.model = model
+        """The model as it was named, ``"provider:name"``."""
+        self.status = status
+        """The HTTP status, if there was one."""
+        self.retry_after = retry_after
+        """Seconds the server asked to wait, if it did."""
+        self.attempts = attempts
+        """How often it was tried."""
+        if retryable is not None:
+            self.retryable = retryable
+
+    @property
+    def provider(self) -> str | None:
+        """The part of the model's name before the colon."""
+        return self.model.partition(":")[0] if self.model else None
+
+    def __str__(self) -> str:
+        tries = f" (after {self.attempts} tries)" if self.attempts > 1 else ""
+        return f"{self.model}: {self.args[0]}{tries}" if self.model else f"{self.args[0]}{tries}"
+
+
+class ModelRateLimitError(ModelError):
+    """The server asks for fewer calls in the same time."""
+
+    retryable = True
+
+
+class ModelSpendLimitError(ModelError):
+    """The account's money or quota is used up; waiting does not help, so it is not tried again."""
+
+
+class ModelTimeoutError(ModelError):
+    """No complete answer in time. Not a ``TimeoutError``: those are the limits of submissions, judgments and teams."""
+
+    retryable = True
+
+
+class ModelUnavailableError(ModelError):
+    """The server failed, was overloaded, or could not be reached."""
+
+    retryable = True
+
+
+class ModelRefusedError(ModelError):
+    """The server will not answer this request however often it is sent: a wrong key, name, size or content."""
+
+
+class ModelMalformedError(ModelError):
+    """A reply that is no answer: not JSON, without choices, or an error under the status of success."""
+
+    retryable = True
+
+
+class ModelIncompleteError(ModelError):
+    """An answer that broke off, or that does not say why it ended."""
+
+    retryable = True
+
+
+class ModelTooLargeError(ModelError):
+    """An answer beyond the size that is read; the rest of it was not fetched."""
+
+
+class ModelOutputError(ModelError):
+    """The model kept giving answers of another form than the one it was asked for."""
 
 
 class SubmissionError(RunError):

@@ -107,12 +107,14 @@ class Provider:
 
     prefix: str
     factory: str
-    """``"module:function"`` that makes a model from the part behind the colon."""
+    """``"module:function"`` that makes a model from the part behind the colon and a ``mixseek.llm.Connection``."""
     aliases: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
     """Environment variables, one of which has to hold the key; empty: no key is needed."""
     extra: str | None = None
     """The extra of this package that installs its SDK."""
+    address_variable: str | None = None
+    """Environment variable with the address of a server of one's own; where it is set no key is needed."""
 
 
 providers: Registry[Provider] = Registry("model provider")

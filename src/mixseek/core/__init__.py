@@ -1,0 +1,1 @@
+"""Names existing agents import."""

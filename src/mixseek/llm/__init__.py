@@ -1,0 +1,38 @@
+"""The only place that knows model providers: ``"provider:name"`` to a model, its calls bounded, retried and counted."""
+
+from mixseek.llm.asking import ask
+from mixseek.llm.backoff import Backoff
+from mixseek.llm.calls import (
+    CallJournal,
+    FinishedCall,
+    Meter,
+    Scope,
+    StartedCall,
+    calling,
+    current_meter,
+    current_scope,
+)
+from mixseek.llm.convert import messages_from_json, messages_to_json, model_settings, usage_record
+from mixseek.llm.factories import Connection
+from mixseek.llm.hub import ModelHub, create_authenticated_model, current_hub
+
+__all__ = [
+    "Backoff",
+    "CallJournal",
+    "Connection",
+    "FinishedCall",
+    "Meter",
+    "ModelHub",
+    "Scope",
+    "StartedCall",
+    "ask",
+    "calling",
+    "create_authenticated_model",
+    "current_hub",
+    "current_meter",
+    "current_scope",
+    "messages_from_json",
+    "messages_to_json",
+    "model_settings",
+    "usage_record",
+]

@@ -1,0 +1,113 @@
+"""One question, one answer of a given form: what evaluator and judgment need, without an agent around it."""
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_ai import (
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelSettings,
+    ToolCallPart,
+    ToolDefinition,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.messages import InstructionPart
+from pydantic_ai.models import Model, ModelRequestParameters
+
+from mixseek.errors import ModelOutputError
+from mixseek.llm.watched import DEFAULT_MAX_RETRIES
+
+__all__ = ["ask"]
+
+OutputT = TypeVar("OutputT", bound=BaseModel)
+
+_TOOL = "final_result"
+_FENCED = re.compile(r"\A\s*```(?:json)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
+
+
+async def ask(
+    model: Model,
+    output_type: type[OutputT],
+    *,
+    prompt: str,
+    instructions: str | None = None,
+    settings: ModelSettings | None = None,
+) -> OutputT:
+    """Ask for a value of ``output_type``.
+
+    An answer that is not of this form is told what is wrong with it and asked for again, as often as the settings'
+    ``max_retries`` says; then it is a :class:`~mixseek.errors.ModelOutputError`. Faults of the call itself are the
+    model's business and do not count here.
+    """
+    parameters = _parameters(output_type, instructions)
+    messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(prompt)], instructions=instructions)]
+    retries = (settings or {}).get("max_retries", DEFAULT_MAX_RETRIES)
+    wrong = ""
+    for _ in range(retries + 1):
+        answer = await model.request(messages, settings, parameters)
+        try:
+            return _read(answer, output_type)
+        except _WrongFormError as error:
+            wrong = str(error)
+            messages += [answer, ModelRequest(parts=_told(answer, wrong), instructions=instructions)]
+    raise ModelOutputError(f"no usable answer: {wrong}", model=model.model_id, attempts=retries + 1)
+
+
+class _WrongFormError(ValueError):
+    """What is wrong with an answer, in words for the model."""
+
+
+def _read(answer: ModelResponse, output_type: type[OutputT]) -> OutputT:
+    text = _given(answer)
+    try:
+        return output_type.model_validate_json(text)
+    except ValidationError as error:
+        raise _WrongFormError(_faults(error)) from error
+
+
+def _given(answer: ModelResponse) -> str:
+    """The output as JSON: the arguments of the tool that was offered for it, or a text that is nothing but JSON."""
+    calls = [part for part in answer.parts if isinstance(part, ToolCallPart)]
+    for call in calls:
+        if call.tool_name == _TOOL:
+            return call.args_as_json_str()
+    if calls:
+        raise _WrongFormError(f"there is no tool {calls[0].tool_name!r}; call {_TOOL!r}")
+    text = (answer.text or "").strip()
+    if not text:
+        raise _WrongFormError(f"the answer was empty; call {_TOOL!r}")
+    fenced = _FENCED.match(text)
+    return fenced[1] if fenced else text
+
+
+def _faults(error: ValidationError) -> str:
+    faults = (f"{'.'.join(map(str, one['loc'])) or 'answer'}: {one['msg']}" for one in error.errors(include_url=False))
+    return "; ".join(faults)
+
+
+def _told(answer: ModelResponse, wrong: str) -> list[ModelRequestPart]:
+    """Every tool call has to be answered, or the provider refuses the conversation."""
+    words = f"This answer cannot be used: {wrong}. Answer again in the form that was asked for."
+    calls = [part for part in answer.parts if isinstance(part, ToolCallPart)]
+    if not calls:
+        return [UserPromptPart(words)]
+    return [ToolReturnPart(call.tool_name, words, tool_call_id=call.tool_call_id) for call in calls]
+
+
+def _parameters(output_type: type[BaseModel], instructions: str | None) -> ModelRequestParameters:
+    asked = _form(output_type)
+    return replace(asked, instruction_parts=[InstructionPart(instructions)]) if instructions else asked
+
+
+@lru_cache(maxsize=64)
+def _form(output_type: type[BaseModel]) -> ModelRequestParameters:
+    schema = output_type.model_json_schema()
+    description = schema.pop("description", None) or "Give the answer in this form."
+    tool = ToolDefinition(name=_TOOL, description=description, parameters_json_schema=schema, kind="output")
+    return ModelRequestParameters(output_mode="tool", output_tools=[tool], allow_text_output=False)

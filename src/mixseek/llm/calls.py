@@ -1,0 +1,187 @@
+"""Whose call of a model it is, and where its record goes.
+
+Whoever calls a model says for whom it is with :func:`calling`; the wrapper around every model finds it there, through
+tasks and tools alike. A member that is called from within a leader's tool opens an inner scope of its own:
+
+    with calling(Scope(execution_id, team_id, 1, "leader", "leader"), meter):
+        ...
+            with calling(Scope(execution_id, team_id, 1, "member", "researcher")):  # the same meter
+                ...
+
+Each finished call reaches the :class:`Meter` of the run, which sums the bill, and its journal if it has one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from mixseek.records import ModelRole, ModelUsage, Usage
+
+__all__ = ["CallJournal", "FinishedCall", "Meter", "Scope", "StartedCall", "calling", "current_meter", "current_scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """For whom a model is called."""
+
+    execution_id: str
+    team_id: str
+    round_number: int
+    role: ModelRole
+    agent_name: str
+    attempt: int = 1
+    """The how-many-eth try of the team this belongs to, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedCall:
+    """A call that is about to be made."""
+
+    key: str
+    """A hash of the scope and of all that is asked; the same request has the same key in another run of the program."""
+    occurrence: int
+    """The how-many-eth call with this key it is, from 0."""
+    scope: Scope
+    model: str
+    """As it was named, ``"provider:name"``."""
+    request: str
+    """Messages, settings and tools, as JSON."""
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """A call that was answered or failed, its tries together."""
+
+    scope: Scope | None
+    model: str
+    usage: Usage
+    """What all tries consumed; ``requests`` counts those that gave an answer, used or not."""
+    cost_usd: float | None
+    """None where the price is not known."""
+    attempts: int
+    seconds: float
+    faults: tuple[str, ...] = ()
+    """Why tries failed, one line each."""
+    error: str | None = None
+    """Why the call failed; None if it was answered."""
+    reused: bool = False
+    """Whether the journal had the answer, so that nothing was asked or paid."""
+
+
+class CallJournal(Protocol):
+    """Where calls are kept as they happen. Each method returns when what it was told cannot be lost any more."""
+
+    async def call_started(self, call: StartedCall) -> str | None:
+        """Take note of a call; returns the answer, as JSON, if this very call was answered before."""
+        ...
+
+    async def call_answered(self, call: StartedCall, answer: str, finished: FinishedCall) -> None:
+        """Keep the answer, as JSON."""
+        ...
+
+    async def call_failed(self, call: StartedCall, finished: FinishedCall) -> None:
+        """Keep why there is no answer."""
+        ...
+
+
+Listener = Callable[[FinishedCall], None]
+
+
+@dataclass
+class Meter:
+    """Counts what a run consumes, tells ``on_call`` of every finished call, and knows the journal."""
+
+    on_call: Listener | None = None
+    journal: CallJournal | None = None
+    _lines: dict[tuple[str | int, ...], ModelUsage] = field(default_factory=dict)
+    _usage: Usage = field(default_factory=Usage)
+    _asked: Counter[str] = field(default_factory=Counter)
+
+    def occurrence(self, key: str) -> int:
+        """How many calls with this key there were before; counts this one."""
+        self._asked[key] += 1
+        return self._asked[key] - 1
+
+    def record(self, call: FinishedCall) -> None:
+        """Add a finished call to the bill."""
+        if not call.reused:
+            self._usage += call.usage
+        if call.scope is not None and not call.reused:
+            self._add_line(_line(call.scope, call))
+        if self.on_call is not None:
+            self.on_call(call)
+
+    def _add_line(self, line: ModelUsage) -> None:
+        place = (line.execution_id, line.team_id, line.round_number, line.role, line.agent_name, line.model)
+        self._lines[place] = _sum(self._lines[place], line) if place in self._lines else line
+
+    @property
+    def usage(self) -> Usage:
+        """What was consumed so far."""
+        return self._usage
+
+    def bill(
+        self, *, execution_id: str | None = None, team_id: str | None = None, round_number: int | None = None
+    ) -> list[ModelUsage]:
+        """One line for every agent and model, in the order they were first called; narrowed down if asked."""
+        wanted = {"execution_id": execution_id, "team_id": team_id, "round_number": round_number}
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        return [line for line in self._lines.values() if all(getattr(line, n) == v for n, v in wanted.items())]
+
+
+def _line(scope: Scope, call: FinishedCall) -> ModelUsage:
+    return ModelUsage(
+        execution_id=scope.execution_id,
+        team_id=scope.team_id,
+        round_number=scope.round_number,
+        role=scope.role,
+        agent_name=scope.agent_name,
+        model=call.model,
+        requests=call.usage.requests,
+        input_tokens=call.usage.input_tokens,
+        output_tokens=call.usage.output_tokens,
+        cost_usd=call.cost_usd,
+    )
+
+
+def _sum(one: ModelUsage, other: ModelUsage) -> ModelUsage:
+    unknown = one.cost_usd is None or other.cost_usd is None
+    return one.model_copy(
+        update={
+            "requests": one.requests + other.requests,
+            "input_tokens": one.input_tokens + other.input_tokens,
+            "output_tokens": one.output_tokens + other.output_tokens,
+            "cost_usd": None if unknown else (one.cost_usd or 0) + (other.cost_usd or 0),
+        }
+    )
+
+
+_scope: ContextVar[Scope | None] = ContextVar("scope", default=None)
+_meter: ContextVar[Meter | None] = ContextVar("meter", default=None)
+
+
+@contextmanager
+def calling(scope: Scope, meter: Meter | None = None) -> Iterator[None]:
+    """Say for whom models are called inside; without a meter the one around it stays."""
+    scope_before = _scope.set(scope)
+    meter_before = _meter.set(meter if meter is not None else _meter.get())
+    try:
+        yield
+    finally:
+        _meter.reset(meter_before)
+        _scope.reset(scope_before)
+
+
+def current_scope() -> Scope | None:
+    """For whom models are called here."""
+    return _scope.get()
+
+
+def current_meter() -> Meter | None:
+    """The meter of the run this is part of."""
+    return _meter.get()

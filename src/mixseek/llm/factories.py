@@ -1,0 +1,109 @@
+"""Models of the built-in providers. Their SDKs are imported here, when the first model of one is made."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from pydantic_ai.models import Model, infer_model
+from pydantic_ai.providers import Provider as PydanticAIProvider
+from pydantic_ai.providers import infer_provider_class
+
+from mixseek.config.schema import ProviderSettings
+
+__all__ = ["Connection", "as_pydantic_ai_names_it", "ollama", "openai", "own_server", "xai"]
+
+_XAI_ADDRESS = "https://api.x.ai/v1"
+_OLLAMA_ADDRESS = "http://localhost:11434/v1"
+# Their SDKs take an HTTP client of an older kind, or none, and bring their own.
+_OWN_HTTP = frozenset({"bedrock", "cohere", "groq", "huggingface"})
+
+
+@dataclass
+class Connection:
+    """What a provider's factory gets to make a model with."""
+
+    prefix: str
+    """As it stands in the name of the model: the provider's prefix or one of its aliases."""
+    provider: str
+    """The prefix the provider is registered with."""
+    api_key: str | None
+    """The value of the first of the provider's key variables that is set."""
+    environ: Mapping[str, str]
+    shared_client: httpx2.AsyncClient
+    uses_shared_client: bool = False
+
+    @property
+    def http_client(self) -> httpx2.AsyncClient:
+        """The HTTP client all models share; a model that is made without it is not held to our limits of size."""
+        self.uses_shared_client = True
+        return self.shared_client
+
+
+def openai(name: str, connection: Connection) -> Model:
+    """OpenAI or a server in its place: the responses API by default, chat when an address of one's own is set."""
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    address = connection.environ.get("OPENAI_BASE_URL") or None
+    # A server of one's own may need no key, but the SDK insists on one.
+    key = connection.api_key or ("no-key" if address else None)
+    provider = OpenAIProvider(address, key, http_client=connection.http_client)
+    chat = connection.prefix == "openai-chat" or (connection.prefix == "openai" and address is not None)
+    return _chat_or_responses(name, provider, "chat" if chat else "responses")
+
+
+def xai(name: str, connection: Connection) -> Model:
+    """Models of xAI by its OpenAI-compatible address; ``grok-responses`` asks for the responses API."""
+    api = "responses" if connection.prefix == "grok-responses" else "chat"
+    return _compatible(name, "xai", _XAI_ADDRESS, connection.api_key, api, connection)
+
+
+def ollama(name: str, connection: Connection) -> Model:
+    """Models of Ollama, on this machine unless ``OLLAMA_BASE_URL`` says otherwise."""
+    from pydantic_ai.models.ollama import OllamaModel
+    from pydantic_ai.providers.ollama import OllamaProvider
+
+    address = connection.environ.get("OLLAMA_BASE_URL") or _OLLAMA_ADDRESS
+    key = connection.environ.get("OLLAMA_API_KEY") or None
+    return OllamaModel(name, provider=OllamaProvider(address, key, http_client=connection.http_client))
+
+
+def own_server(name: str, settings: ProviderSettings, connection: Connection) -> Model:
+    """A model of a server in ``configs/providers.toml``."""
+    key = connection.environ.get(settings.api_key_env) if settings.api_key_env else None
+    return _compatible(name, connection.prefix, settings.base_url, key, settings.api, connection)
+
+
+def as_pydantic_ai_names_it(name: str, connection: Connection) -> Model:
+    """Any other provider pydantic-ai knows, by the name it has there."""
+    return infer_model(f"{connection.provider}:{name}", lambda prefix: _provider(prefix, connection))
+
+
+def _provider(prefix: str, connection: Connection) -> PydanticAIProvider[Any]:
+    made = infer_provider_class(prefix)
+    takes = inspect.signature(made).parameters
+    given: dict[str, Any] = {}
+    if connection.api_key and "api_key" in takes:
+        given["api_key"] = connection.api_key
+    if "http_client" in takes and prefix not in _OWN_HTTP:
+        given["http_client"] = connection.http_client
+    return made(**given)
+
+
+def _compatible(
+    name: str, provider_name: str, address: str, key: str | None, api: str, connection: Connection
+) -> Model:
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    provider = OpenAICompatibleProvider(
+        provider_name, base_url=address, api_key=key or "no-key", http_client=connection.http_client
+    )
+    return _chat_or_responses(name, provider, api)
+
+
+def _chat_or_responses(name: str, provider: PydanticAIProvider[Any], api: str) -> Model:
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+
+    made = OpenAIChatModel if api == "chat" else OpenAIResponsesModel
+    return made(name, provider=provider)

@@ -1,0 +1,138 @@
+"""What can go wrong with a call, told in our own words: every fault of any provider becomes one kind of ModelError.
+
+Tried again are 408, 409, 429 that is no spend limit, 5xx and 529, connections that fail or break, time-outs, and
+replies that are no answer or only a part of one. Not tried again is what would end the same way: a spend limit, any
+other 4xx, and an answer beyond the size that is read.
+
+An answer is complete when it says why it ended. One that ended at its token limit (``length``) is complete: the caller
+chose that limit, the same request would be cut again, and pydantic-ai deals with what is missing in it.
+"""
+
+import re
+from collections.abc import Iterator
+
+import httpx2
+from pydantic_ai import ModelResponse
+from pydantic_ai import exceptions as theirs
+from pydantic_ai.models import Model
+
+from mixseek.errors import (
+    ModelError,
+    ModelIncompleteError,
+    ModelMalformedError,
+    ModelRateLimitError,
+    ModelRefusedError,
+    ModelSpendLimitError,
+    ModelTimeoutError,
+    ModelTooLargeError,
+    ModelUnavailableError,
+)
+from mixseek.llm.transport import AnswerTooLarge, HostNotAllowed
+
+__all__ = ["fault_of", "refuse_incomplete"]
+
+_RETRYABLE_STATUS = frozenset({408, 409})
+_SPENT = re.compile(
+    r"spend(?:ing)?[ _]limit|insufficient[ _](?:quota|credits?|balance|funds)|billing[ _](?:hard[ _])?limit"
+    r"|credit[ _]balance|out of credits",
+    re.IGNORECASE,
+)
+_NOT_AN_END = frozenset({"in_progress", "queued", "incomplete"})
+_OPENAI_ADAPTERS = "pydantic_ai.models.openai"
+_LONGEST_WORDS = 500
+
+_OF_THE_TRANSPORT: tuple[tuple[type[Exception], type[ModelError]], ...] = (
+    (AnswerTooLarge, ModelTooLargeError),
+    (HostNotAllowed, ModelRefusedError),
+    (httpx2.RemoteProtocolError, ModelIncompleteError),
+)
+# The first that fits counts. An adapter that reads a reply of another shape than it expects stumbles over it with one
+# of Python's own errors.
+_OF_THE_ADAPTER: tuple[tuple[type[Exception], type[ModelError]], ...] = (
+    (theirs.ModelTimeoutError, ModelTimeoutError),
+    (theirs.ModelRequestTimeout, ModelTimeoutError),
+    (TimeoutError, ModelTimeoutError),
+    (httpx2.TimeoutException, ModelTimeoutError),
+    (theirs.ModelQuotaExceededError, ModelSpendLimitError),
+    (theirs.ModelRateLimitError, ModelRateLimitError),
+    (theirs.ModelConnectionError, ModelUnavailableError),
+    (theirs.ModelUnavailableError, ModelUnavailableError),
+    (theirs.ModelServerError, ModelUnavailableError),
+    (httpx2.TransportError, ModelUnavailableError),
+    (OSError, ModelUnavailableError),
+    (theirs.ModelRequestRejectedError, ModelRefusedError),
+    (theirs.ContentFilterError, ModelRefusedError),
+    (theirs.UserError, ModelRefusedError),
+    (theirs.ModelAPIError, ModelMalformedError),
+    (theirs.UnexpectedModelBehavior, ModelMalformedError),
+    *((raised, ModelMalformedError) for raised in (LookupError, TypeError, ValueError, AttributeError, AssertionError)),
+)
+
+
+def fault_of(error: Exception, model: str) -> ModelError:
+    """The fault as one of ours."""
+    kind = _kind(error)
+    status = getattr(error, "status_code", None)
+    retry_after = getattr(error, "retry_after", None)
+    return kind(_words(error), model=model, status=status, retry_after=retry_after)
+
+
+def _kind(error: Exception) -> type[ModelError]:
+    # The transport's word first: SDKs wrap it in errors that only say "connection".
+    for cause in _causes(error):
+        for raised, kind in _OF_THE_TRANSPORT:
+            if isinstance(cause, raised):
+                return kind
+    if isinstance(error, theirs.ModelHTTPError) and not isinstance(error, theirs.ModelQuotaExceededError):
+        return _kind_of_status(error)
+    return next((kind for raised, kind in _OF_THE_ADAPTER if isinstance(error, raised)), ModelRefusedError)
+
+
+def _kind_of_status(error: theirs.ModelHTTPError) -> type[ModelError]:
+    if error.status_code == 429:
+        return ModelSpendLimitError if _SPENT.search(str(error.body)) else ModelRateLimitError
+    if error.status_code >= 500 or error.status_code in _RETRYABLE_STATUS:
+        return ModelUnavailableError
+    return ModelRefusedError
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and those it was raised from; SDKs wrap what the transport raises."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__
+
+
+def _words(error: Exception) -> str:
+    text = " ".join((str(error) or type(error).__name__).split())
+    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}..."
+
+
+def refuse_incomplete(answer: ModelResponse, served_by: Model, model: str) -> None:
+    """Raise unless the answer is whole."""
+    # A suspended answer is whole as far as it goes: pydantic-ai continues it. What is computed in this process (no
+    # address) cannot be cut off on its way.
+    if answer.state == "suspended" or served_by.base_url is None:
+        return
+    if answer.finish_reason == "error":
+        raise ModelIncompleteError("the answer ended with an error", model=model)
+    if answer.finish_reason == "content_filter":
+        _refuse_withheld(answer, model)
+    elif not _says_why_it_ended(answer, served_by):
+        raise ModelIncompleteError("the answer does not say why it ended, so it may be only a part", model=model)
+
+
+def _refuse_withheld(answer: ModelResponse, model: str) -> None:
+    if not answer.parts:
+        words = (answer.provider_details or {}).get("refusal") or "the provider's content filter withheld the answer"
+        raise ModelRefusedError(str(words), model=model)
+
+
+def _says_why_it_ended(answer: ModelResponse, served_by: Model) -> bool:
+    own_word = (answer.provider_details or {}).get("finish_reason")
+    if answer.finish_reason is None:
+        return bool(own_word) and own_word not in _NOT_AN_END
+    # pydantic-ai's OpenAI adapters make a missing reason a "stop", but keep the provider's own word beside a real one.
+    return bool(own_word) or not any(cls.__module__ == _OPENAI_ADAPTERS for cls in type(served_by).__mro__)

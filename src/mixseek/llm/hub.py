@@ -1,0 +1,213 @@
+"""Where models come from: built once for each name, over shared connections, each in its wrapper."""
+
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar, Token
+from importlib import import_module
+from threading import RLock
+from types import TracebackType
+from typing import Any, Self, cast
+
+import httpx2
+from pydantic_ai import ModelMessage, ModelResponse, ModelSettings, RunContext
+from pydantic_ai.exceptions import FallbackExceptionGroup, UserError
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.fallback import FallbackModel
+
+from mixseek.config.schema import PriceSettings, ProvidersSettings
+from mixseek.errors import AuthenticationError, ConfigurationError, ModelError, PluginError
+from mixseek.llm.backoff import Backoff
+from mixseek.llm.factories import Connection, own_server
+from mixseek.llm.prices import PriceList
+from mixseek.llm.transport import MAX_ANSWER_BYTES, AiohttpTransport
+from mixseek.llm.watched import Places, WatchedModel
+from mixseek.plugins import Provider
+from mixseek.providers import check_model, find_provider, key_of, missing_key, split_model_id
+
+__all__ = ["ModelHub", "create_authenticated_model", "current_hub"]
+
+# Attempts have a total deadline of their own; these bound a connection that nothing watches.
+_HTTP_TIMEOUT = httpx2.Timeout(600, connect=10)
+
+
+class ModelHub:
+    """Owns the connections, the models built so far, the limits and the prices.
+
+    One serves any number of runs and event loops. As an asynchronous context manager it is the hub
+    :func:`current_hub` gives inside, and closes the connections of the running loop at the end:
+
+        async with ModelHub(providers, prices) as hub:
+            agent = Agent(hub.model("openai:gpt-5-mini", fallback_models=["anthropic:claude-haiku-4-5"]))
+    """
+
+    def __init__(
+        self,
+        providers: ProvidersSettings | None = None,
+        prices: Mapping[str, PriceSettings] | None = None,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        backoff: Backoff | None = None,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
+    ) -> None:
+        self._servers = (providers or ProvidersSettings()).providers
+        self._prices = PriceList(prices)
+        self._environ = environ
+        self._backoff = backoff or Backoff()
+        self._transport = AiohttpTransport(max_answer_bytes=max_answer_bytes)
+        self._client = httpx2.AsyncClient(transport=self._transport, timeout=_HTTP_TIMEOUT, trust_env=False)
+        self._models: dict[str, WatchedModel] = {}
+        self._places: dict[str, Places] = {}
+        self._building = RLock()
+        self._before: list[Token[ModelHub | None]] = []
+
+    def model(self, model_id: str, *, fallback_models: Sequence[str] = ()) -> Model:
+        """The model of this name; with fallbacks, each is asked in turn when the ones before it failed."""
+        chain = [self._one(name) for name in (model_id, *fallback_models)]
+        return chain[0] if len(chain) == 1 else _Chain(*chain)
+
+    def watch(self, model: Model, model_id: str) -> Model:
+        """A model that was built elsewhere, with all that every model gets here."""
+        return self._watched(model, model_id, over_our_transport=False)
+
+    def _one(self, model_id: str) -> WatchedModel:
+        with self._building:
+            if model_id not in self._models:
+                self._models[model_id] = self._build(model_id)
+            return self._models[model_id]
+
+    def _build(self, model_id: str) -> WatchedModel:
+        prefix, name = split_model_id(model_id)
+        missing = missing_key(prefix, self._servers, self._environ)
+        if missing:
+            raise AuthenticationError(missing)
+        problems = check_model(model_id, self._servers, self._environ)
+        if problems:
+            raise ConfigurationError(problems)
+        provider = None if prefix in self._servers else find_provider(prefix)
+        connection = self._connection(prefix, provider)
+        made = self._make(name, provider, connection)
+        _one_attempt_only(made)
+        return self._watched(made, model_id, over_our_transport=connection.uses_shared_client)
+
+    def _connection(self, prefix: str, provider: Provider | None) -> Connection:
+        if provider is None:
+            return Connection(prefix, prefix, None, self._environ, self._client)
+        return Connection(prefix, provider.prefix, key_of(provider, self._environ), self._environ, self._client)
+
+    def _make(self, name: str, provider: Provider | None, connection: Connection) -> Model:
+        extra = provider.extra if provider else "openai"
+        try:
+            if provider is None:
+                return own_server(name, self._servers[connection.prefix], connection)
+            made = _factory(provider)(name, connection)
+        except ImportError as error:
+            install = f'pip install "mixseek[{extra}]"' if extra else str(error)
+            raise ConfigurationError(f"models of {connection.prefix!r} need a package: {install}") from error
+        except UserError as error:
+            raise ConfigurationError(f"models of {connection.prefix!r}: {error}") from error
+        if not isinstance(made, Model):
+            raise PluginError(f"{provider.factory!r} gave no pydantic-ai model but {made!r}")
+        return made
+
+    def _watched(self, made: Model, model_id: str, *, over_our_transport: bool) -> WatchedModel:
+        return WatchedModel(
+            made,
+            model_id,
+            prices=self._prices,
+            places=self._places_of(model_id.partition(":")[0]),
+            backoff=self._backoff,
+            over_our_transport=over_our_transport,
+        )
+
+    def _places_of(self, prefix: str) -> Places:
+        server = self._servers.get(prefix)
+        return self._places.setdefault(prefix, Places(server.max_concurrency if server else None))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; a later call opens new ones."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        self._before.append(_current.set(self))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _current.reset(self._before.pop())
+        await self.aclose()
+
+
+class _Chain(FallbackModel):
+    """Models asked in turn; when all fail, the last one's error tells of the others."""
+
+    def __init__(self, *models: WatchedModel) -> None:
+        super().__init__(*models, fallback_on=(ModelError,))
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        try:
+            return await super().request(messages, model_settings, model_request_parameters)
+        except FallbackExceptionGroup as failed:
+            raise _last_of(failed) from failed
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        try:
+            streaming = super().request_stream(messages, model_settings, model_request_parameters, run_context)
+            async with streaming as stream:
+                yield stream
+        except FallbackExceptionGroup as failed:
+            raise _last_of(failed) from failed
+
+
+def _last_of(failed: FallbackExceptionGroup) -> ModelError:
+    *others, last = cast("Sequence[ModelError]", failed.exceptions)
+    for other in others:
+        last.add_note(f"before: {other}")
+    return last
+
+
+def _factory(provider: Provider) -> Any:
+    module, _, function = provider.factory.partition(":")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise PluginError(f"the factory of model provider {provider.prefix!r} cannot be loaded: {error}") from error
+
+
+def _one_attempt_only(model: Model) -> None:
+    """Retries are made in one place, ours; SDKs that would make their own are told not to."""
+    client = getattr(model, "client", None)
+    if isinstance(getattr(client, "max_retries", None), int):
+        cast("Any", client).max_retries = 0
+
+
+_current: ContextVar[ModelHub | None] = ContextVar("hub", default=None)
+_own_hub: list[ModelHub] = []
+
+
+def current_hub() -> ModelHub:
+    """The hub of the run this is part of; outside of any, one for the whole process."""
+    hub = _current.get()
+    if hub is not None:
+        return hub
+    if not _own_hub:
+        _own_hub.append(ModelHub())
+    return _own_hub[0]
+
+
+def create_authenticated_model(model_id: str) -> Model:
+    """A model for an agent that builds its own, with the keys and limits of the run it takes part in."""
+    return current_hub().model(model_id)

@@ -1,0 +1,41 @@
+"""What a call costs: the settings' own prices first, then the price list that comes with genai-prices, offline."""
+
+from collections.abc import Mapping
+
+from genai_prices import calc_price
+from pydantic_ai import ModelResponse
+
+from mixseek.config.schema import PriceSettings
+
+__all__ = ["PriceList"]
+
+
+class PriceList:
+    """Prices of models, by the names they have in the settings."""
+
+    def __init__(self, own: Mapping[str, PriceSettings] | None = None) -> None:
+        self._own = dict(own or {})
+        # Looking a stranger up costs as much as a tenth of a call, and it stays a stranger.
+        self._unknown: set[tuple[str | None, str | None]] = set()
+
+    def cost(self, model: str, answer: ModelResponse) -> float | None:
+        """US dollars for one answer of ``model``; None if no price is known."""
+        if model in self._own:
+            return _own_cost(self._own[model], answer)
+        named = (answer.provider_name, answer.model_name)
+        if named in self._unknown or answer.model_name is None:
+            return None
+        try:
+            found = calc_price(answer.usage, answer.model_name, provider_id=answer.provider_name)
+        except LookupError:
+            self._unknown.add(named)
+            return None
+        except ValueError:  # counts that contradict each other cannot be priced
+            return None
+        return float(found.total_price)
+
+
+def _own_cost(price: PriceSettings, answer: ModelResponse) -> float:
+    usage = answer.usage
+    dollars = usage.input_tokens * price.input_usd_per_million + usage.output_tokens * price.output_usd_per_million
+    return dollars / 1_000_000

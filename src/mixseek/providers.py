@@ -1,0 +1,140 @@
+"""Which model providers there are, as data: enough to check the name of a model before any SDK is imported.
+
+``"provider:name"`` names a model. The built-in providers register in ``mixseek.plugins.providers`` as anyone's do, and
+``configs/providers.toml`` adds servers of one's own that speak the OpenAI protocol; a name given there wins.
+"""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Protocol
+
+from mixseek.errors import ConfigurationError, Problem
+from mixseek.plugins import Provider, providers
+
+__all__ = ["OwnServer", "check_model", "find_provider", "key_of", "missing_key", "split_model_id"]
+
+
+class OwnServer(Protocol):
+    """What has to be known here of a server in ``configs/providers.toml``."""
+
+    @property
+    def api_key_env(self) -> str | None:
+        """The environment variable that holds its key, if it needs one."""
+        ...
+
+
+def split_model_id(model_id: str) -> tuple[str, str]:
+    """The two parts of a model's name.
+
+    >>> split_model_id("ollama:llama3.2:3b")
+    ('ollama', 'llama3.2:3b')
+    """
+    prefix, colon, name = model_id.partition(":")
+    if not (prefix and colon and name):
+        raise ConfigurationError(f'{model_id!r} does not name a model: write "provider:name", as in "openai:gpt-5"')
+    return prefix, name
+
+
+def find_provider(prefix: str) -> Provider | None:
+    """The registered provider with this prefix or alias."""
+    if prefix in providers:
+        return providers.get(prefix)
+    return next((provider for provider in map(providers.get, providers) if prefix in provider.aliases), None)
+
+
+def key_of(provider: Provider, environ: Mapping[str, str]) -> str | None:
+    """The provider's key, from the first of its variables that is set."""
+    return next((environ[name] for name in provider.key_variables if environ.get(name)), None)
+
+
+def missing_key(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> str | None:
+    """What to do about the key of a provider, in words; None if it has one or needs none."""
+    if prefix in servers:
+        variable = servers[prefix].api_key_env
+        return None if variable is None or environ.get(variable) else _set_one(prefix, (variable,))
+    provider = find_provider(prefix)
+    if provider is None or not provider.key_variables or key_of(provider, environ):
+        return None
+    own_server = provider.address_variable and environ.get(provider.address_variable)
+    return None if own_server else _set_one(prefix, provider.key_variables)
+
+
+def check_model(model_id: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> list[Problem]:
+    """What is wrong with the name of a model, before it is called: an unknown provider, or one without its key."""
+    try:
+        prefix, _ = split_model_id(model_id)
+    except ConfigurationError as error:
+        return list(error.problems)
+    if prefix not in servers and find_provider(prefix) is None:
+        return [Problem(_unknown(prefix, servers))]
+    missing = missing_key(prefix, servers, environ)
+    return [Problem(missing)] if missing else []
+
+
+def _set_one(prefix: str, variables: tuple[str, ...]) -> str:
+    return f"no key for the models of {prefix!r}: set the environment variable {' or '.join(variables)}"
+
+
+def _unknown(prefix: str, servers: Mapping[str, OwnServer]) -> str:
+    known = sorted({*servers, *_prefixes()})
+    near = get_close_matches(prefix, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    return f"unknown model provider {prefix!r}; {hint}"
+
+
+def _prefixes() -> Iterator[str]:
+    for name in providers:
+        yield name
+        yield from providers.get(name).aliases
+
+
+# --- the built-in providers -----------------------------------------------------------------------------------------
+
+_OPENAI = "mixseek.llm.factories:openai"
+_XAI = "mixseek.llm.factories:xai"
+_OLLAMA = "mixseek.llm.factories:ollama"
+_ANY = "mixseek.llm.factories:as_pydantic_ai_names_it"
+
+
+def _register(
+    prefix: str,
+    extra: str,
+    *key_variables: str,
+    factory: str = _ANY,
+    aliases: tuple[str, ...] = (),
+    address: str | None = None,
+) -> None:
+    providers.register(prefix, Provider(prefix, factory, aliases, key_variables, extra, address))
+
+
+for _prefix in ("openai", "openai-chat", "openai-responses"):
+    _register(_prefix, "openai", "OPENAI_API_KEY", factory=_OPENAI, address="OPENAI_BASE_URL")
+_register("xai", "openai", "GROK_API_KEY", "XAI_API_KEY", factory=_XAI, aliases=("grok", "grok-responses"))
+_register("ollama", "openai", factory=_OLLAMA, address="OLLAMA_BASE_URL")
+_register("vllm", "openai", address="VLLM_BASE_URL")
+_register("openrouter", "openai", "OPENROUTER_API_KEY")
+_register("azure", "openai", "AZURE_OPENAI_API_KEY")
+_register("azure-responses", "openai", "AZURE_OPENAI_API_KEY")
+_register("deepseek", "openai", "DEEPSEEK_API_KEY")
+_register("alibaba", "openai", "ALIBABA_API_KEY", "DASHSCOPE_API_KEY")
+_register("cerebras", "openai", "CEREBRAS_API_KEY")
+_register("crusoe", "openai", "CRUSOE_API_KEY")
+_register("fireworks", "openai", "FIREWORKS_API_KEY")
+_register("heroku", "openai", "HEROKU_INFERENCE_KEY")
+_register("meta", "openai", "META_API_KEY")
+_register("moonshotai", "openai", "MOONSHOTAI_API_KEY")
+_register("nebius", "openai", "NEBIUS_API_KEY")
+_register("ovhcloud", "openai", "OVHCLOUD_API_KEY")
+_register("sambanova", "openai", "SAMBANOVA_API_KEY")
+_register("together", "openai", "TOGETHER_API_KEY")
+_register("vercel", "openai", "VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN")
+_register("zai", "openai", "ZAI_API_KEY")
+_register("google", "google", "GOOGLE_API_KEY", "GEMINI_API_KEY", aliases=("google-gla",))
+# Google Cloud and Bedrock find their credentials in several places of their own, so no variable can be asked for.
+_register("google-cloud", "google", aliases=("google-vertex",))
+_register("bedrock", "bedrock")
+_register("anthropic", "anthropic", "ANTHROPIC_API_KEY")
+_register("groq", "groq", "GROQ_API_KEY")
+_register("mistral", "mistral", "MISTRAL_API_KEY")
+_register("cohere", "cohere", "CO_API_KEY")
+_register("huggingface", "huggingface", "HF_TOKEN")
