@@ -163,7 +163,7 @@ class Journal:
         return await self._one(
             _call,
             "SELECT * FROM calls WHERE key = ? AND occurrence = ? AND answer IS NOT NULL ORDER BY id",
-            key,
+            self._redactor.text(key),
             occurrence,
         )
 
@@ -172,7 +172,7 @@ class Journal:
         return await self._one(
             _call,
             "SELECT * FROM calls WHERE key = ? AND occurrence = ? AND failure IS NOT NULL ORDER BY id DESC",
-            key,
+            self._redactor.text(key),
             occurrence,
         )
 
@@ -346,9 +346,9 @@ class _RowMaker:
 
     def started_call(self, call: StartedCall) -> Row:
         columns: dict[str, str | int | float | None] = {
-            "call_id": call.call_id,
+            "call_id": self._text("call_id", call.call_id),
             **self._scope(call.scope),
-            "key": call.key,
+            "key": self._text("key", call.key),
             "occurrence": call.occurrence,
             "model": self._text("model", call.model),
             "started_at": _moment(call.started_at),
@@ -360,9 +360,9 @@ class _RowMaker:
     def call(self, call: ModelCall) -> Row:
         failure = None if call.failure is None else call.failure.model_dump(mode="json")
         columns: dict[str, str | int | float | None] = {
-            "call_id": call.call_id,
+            "call_id": self._text("call_id", call.call_id),
             **self._scope(call.scope),
-            "key": call.key,
+            "key": self._text("key", call.key),
             "occurrence": call.occurrence,
             "model": self._text("model", call.model),
             "request": self._json("request", call.request),
