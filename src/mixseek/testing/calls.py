@@ -25,10 +25,11 @@ Api: TypeAlias = Literal["chat", "responses"]
 Role: TypeAlias = Literal["leader", "member", "evaluator", "judgment"]
 
 # What differs between two runs of the same competition: ids, nonces and clocks. An answer must not depend on them.
-_VOLATILE = re.compile(
-    r"\b[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}\b"
-    r'|(?<=<data id=")[^"]*|(?<=</data id=")[^"]*'
-    r"|\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.]*(?:Z|[+-]\d\d:?\d\d)?"
+# Three patterns that each begin with one literal or one set are found many times faster than one that has to try all.
+_VOLATILE = (
+    re.compile(r"[0-9a-f][0-9a-f]{7}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+    re.compile(r'data id="[^"]*"'),
+    re.compile(r"[12]\d\d\d-\d\d-\d\d[T ]\d\d:\d\d[\d:.]*(?:Z|[+-]\d\d:?\d\d)?"),
 )
 _ROUND = re.compile(r"(?:ラウンド|[Rr]ound)\s*[#:：]?\s*(\d+)")
 
@@ -146,7 +147,9 @@ def count_tokens(text: str) -> int:
 
 def without_volatile(text: str) -> str:
     """``text`` without its ids, nonces and clocks."""
-    return _VOLATILE.sub("", text)
+    for pattern in _VOLATILE:
+        text = pattern.sub("", text)
+    return text
 
 
 def read_call(api: Api, body: Mapping[str, Any], number: int) -> ModelCall:

@@ -127,7 +127,7 @@ def _text(call: ModelCall, digest: str) -> str:
 
 
 def _excerpt(text: str) -> str:
-    return " ".join(without_volatile(text).split())[:200]
+    return " ".join(without_volatile(text[:1000]).split())[:200]
 
 
 def _asks_for(name: str, call: ModelCall) -> bool:

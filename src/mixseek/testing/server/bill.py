@@ -79,7 +79,7 @@ class LoggedRequest:
 class Ledger:
     """The books of a server; the log holds the newest requests up to a number and to a sum of bytes."""
 
-    def __init__(self, *, keep_bodies: bool = True, log_size: int = 1000, log_bytes: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, *, keep_bodies: bool, log_size: int, log_bytes: int) -> None:
         self._keep_bodies = keep_bodies
         self._log_size = log_size
         self._log_bytes = log_bytes

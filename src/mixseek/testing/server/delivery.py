@@ -81,10 +81,7 @@ async def _half(request: web.BaseRequest, payload: Payload) -> web.StreamRespons
 
 async def _reset(request: web.BaseRequest, payload: Payload, manner: FaultKind) -> web.StreamResponse:
     if manner == "reset_after_headers":
-        response = await _begin(request, payload)
-        # Headers wait for the first byte of the body unless they are sent off.
-        await response.write(b"")
-        request._payload_writer.send_headers()
+        await _begin(request, payload)
     elif manner == "reset_in_body":
         await _half(request, payload)
     if manner != "reset_before_headers":

@@ -43,6 +43,7 @@ class ModelServer:
     True
 
     Any model name is served. ``latency`` and ``jitter`` are in seconds, ``rate_limit`` in requests per second.
+    The log keeps the newest ``log_size`` requests, or fewer if their bodies come to more than ``log_bytes``.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class ModelServer:
         burst: int | None = None,
         keep_bodies: bool = True,
         log_size: int = 1000,
+        log_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self.port = port
         self.seed = seed
         self._keep_bodies = keep_bodies
         self._log_size = log_size
+        self._log_bytes = log_bytes
         self._script = Script(seed)
         self._faults = FaultPlan(seed)
         self._latency = Latency(seed)
@@ -151,7 +154,7 @@ class ModelServer:
         self._latency.set(model, seconds, jitter)
 
     def set_rate_limit(self, per_second: float | None, *, burst: int | None = None) -> None:
-        """Refuse what goes beyond with 429 and Retry-After; ``burst``, by default a second's worth, may come at once."""
+        """Refuse what goes beyond with 429 and Retry-After; ``burst``, by default a second's, may come at once."""
         self._rate_limit = None if per_second is None else RateLimit(per_second, burst)
 
     def reset(self) -> None:
@@ -221,7 +224,7 @@ class ModelServer:
             self._thread.end()
 
     def _new_ledger(self) -> Ledger:
-        return Ledger(keep_bodies=self._keep_bodies, log_size=self._log_size)
+        return Ledger(keep_bodies=self._keep_bodies, log_size=self._log_size, log_bytes=self._log_bytes)
 
     # --- one request --------------------------------------------------------------------------------------------------
 

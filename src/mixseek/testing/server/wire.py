@@ -172,7 +172,12 @@ def _responses_body(call: ModelCall, reply: Reply) -> dict[str, Any]:
 
 
 def _responses_events(call: ModelCall, reply: Reply) -> Iterator[bytes]:
-    for number, event in enumerate(_responses_story(call, reply)):
+    story = list(_responses_story(call, reply))
+    if reply.finish_reason is None:
+        # Cut off after the last word: nothing that was begun is ever said to be done.
+        said = max((at for at, event in enumerate(story) if event["type"].endswith(".delta")), default=1)
+        story = story[: said + 1]
+    for number, event in enumerate(story):
         yield f"event: {event['type']}\ndata: ".encode() + _dump({**event, "sequence_number": number}) + b"\n\n"
 
 
@@ -183,12 +188,9 @@ def _responses_story(call: ModelCall, reply: Reply) -> Iterator[dict[str, Any]]:
     for index, item in enumerate(_responses_items(reply)):
         inside = _message_story(item, index) if item["type"] == "message" else _call_story(item, index)
         yield from inside
-        # An answer that was cut off never gets to the end of its item.
-        if reply.finish_reason is not None:
-            yield {"type": "response.output_item.done", "output_index": index, "item": item}
-    if reply.finish_reason is not None:
-        whole = _responses_body(call, reply)
-        yield {"type": f"response.{whole['status']}", "response": whole}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    whole = _responses_body(call, reply)
+    yield {"type": f"response.{whole['status']}", "response": whole}
 
 
 def _message_story(item: dict[str, Any], index: int) -> Iterator[dict[str, Any]]:
