@@ -3,9 +3,10 @@
 Whoever calls a model says for whom it is with :func:`calling`; the wrapper around every model finds it there, through
 tasks and tools alike. A member that is called from within a leader's tool opens an inner scope of its own:
 
-    with calling(Scope(execution_id, team_id, 1, "leader", "leader"), meter):
+    scope = Scope(execution_id="e", team_id="a", round_number=1, role="leader", agent_name="leader")
+    with calling(scope, meter):
         ...
-            with calling(Scope(execution_id, team_id, 1, "member", "researcher")):  # the same meter
+            with calling(scope.model_copy(update={"role": "member", "agent_name": "researcher"})):  # the same meter
                 ...
 
 Each finished call reaches the :class:`Meter` of the run, which sums the bill, and its journal if it has one.
@@ -16,41 +17,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Protocol
 
+from pydantic import JsonValue
+
 from mixseek.records import ModelRole, ModelUsage, Usage
+from mixseek.storage.journal_records import CallScope, ModelCall, StartedCall
 
-__all__ = ["CallJournal", "FinishedCall", "Meter", "Scope", "StartedCall", "calling", "current_meter", "current_scope"]
+__all__ = ["CallJournal", "FinishedCall", "Meter", "Scope", "calling", "current_meter", "current_scope"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(CallScope):
     """For whom a model is called."""
 
-    execution_id: str
-    team_id: str
-    round_number: int
     role: ModelRole
-    agent_name: str
     attempt: int = 1
-    """The how-many-eth try of the team this belongs to, from 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartedCall:
-    """A call that is about to be made."""
-
-    key: str
-    """A hash of the scope and of all that is asked; the same request has the same key in another run of the program."""
-    occurrence: int
-    """The how-many-eth call with this key it is, from 0."""
-    scope: Scope
-    model: str
-    """As it was named, ``"provider:name"``."""
-    request: str
-    """Messages, settings and tools, as JSON."""
-    started_at: datetime
+    """The how-many-eth try of the team this belongs to, from 1; calls of another try are never taken for this one's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +56,31 @@ class FinishedCall:
 
 
 class CallJournal(Protocol):
-    """Where calls are kept as they happen. Each method returns when what it was told cannot be lost any more."""
+    """Where calls are kept as they happen; :class:`mixseek.storage.journal.Journal` is one."""
 
-    async def call_started(self, call: StartedCall) -> str | None:
-        """Take note of a call; returns the answer, as JSON, if this very call was answered before."""
+    def call_key(
+        self,
+        scope: CallScope,
+        *,
+        model: str,
+        settings: JsonValue,
+        tools: JsonValue,
+        messages: JsonValue,
+        attempt: int = 0,
+    ) -> str:
+        """The same for the same request, also in another run of the program."""
         ...
 
-    async def call_answered(self, call: StartedCall, answer: str, finished: FinishedCall) -> None:
-        """Keep the answer, as JSON."""
+    async def find_call(self, key: str, occurrence: int) -> ModelCall | None:
+        """The call with this key that was answered before."""
         ...
 
-    async def call_failed(self, call: StartedCall, finished: FinishedCall) -> None:
-        """Keep why there is no answer."""
+    async def call_starts(self, call: StartedCall, *, durable: bool = True) -> None:
+        """Take note of a call that is about to leave."""
+        ...
+
+    async def record_call(self, call: ModelCall) -> None:
+        """Keep a call that came to an end; returns when it cannot be lost any more."""
         ...
 
 
@@ -98,6 +93,8 @@ class Meter:
 
     on_call: Listener | None = None
     journal: CallJournal | None = None
+    reuse_answers: bool = False
+    """Whether a call the journal has an answer to is answered with it and not made again."""
     _lines: dict[tuple[str | int, ...], ModelUsage] = field(default_factory=dict)
     _usage: Usage = field(default_factory=Usage)
     _asked: Counter[str] = field(default_factory=Counter)

@@ -1,36 +1,29 @@
 """Between pydantic-ai's values and ours: settings, usage, and messages as JSON."""
 
 from collections.abc import Sequence
-from dataclasses import astuple
-from hashlib import sha256
 from typing import Any, cast
 
 from pydantic import JsonValue, TypeAdapter
 from pydantic_ai import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, ModelSettings, RunUsage
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.usage import RequestUsage
-from pydantic_core import to_json
+from pydantic_core import to_json, to_jsonable_python
 
 from mixseek.config.schema import ModelParams
-from mixseek.llm.calls import Scope
 from mixseek.records import Usage
 
 __all__ = [
     "answer_from_json",
     "answer_to_json",
-    "call_key",
-    "json_text",
     "messages_from_json",
     "messages_to_json",
     "model_settings",
-    "request_to_json",
+    "parameters_to_json",
+    "settings_to_json",
     "usage_record",
 ]
 
-_ANSWER: TypeAdapter[ModelResponse] = TypeAdapter(ModelResponse)
 _PARAMETERS: TypeAdapter[ModelRequestParameters] = TypeAdapter(ModelRequestParameters)
-# These differ each time the same thing is asked, so they have no part in the key of a request.
-_VOLATILE = frozenset({"timestamp", "run_id", "conversation_id"})
 _COUNTS = tuple(name for name in Usage.model_fields if name not in ("requests", "tool_calls", "details"))
 
 
@@ -70,45 +63,25 @@ def messages_to_json(messages: Sequence[ModelMessage]) -> list[JsonValue]:
 
 def messages_from_json(values: Sequence[JsonValue]) -> list[ModelMessage]:
     """The messages that were made JSON by :func:`messages_to_json`."""
-    return ModelMessagesTypeAdapter.validate_python(list(values))
+    # By way of text: only there bytes are read as they were written.
+    return ModelMessagesTypeAdapter.validate_json(to_json(list(values)))
 
 
-def answer_to_json(answer: ModelResponse) -> str:
-    """One answer as JSON."""
-    return _ANSWER.dump_json(answer).decode()
+def answer_to_json(answer: ModelResponse) -> JsonValue:
+    """One answer as a JSON value."""
+    return messages_to_json([answer])[0]
 
 
-def answer_from_json(text: str) -> ModelResponse:
+def answer_from_json(value: JsonValue) -> ModelResponse:
     """The answer that was made JSON by :func:`answer_to_json`."""
-    return _ANSWER.validate_json(text)
+    return cast("ModelResponse", messages_from_json([value])[0])
 
 
-def request_to_json(
-    messages: Sequence[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
-) -> dict[str, JsonValue]:
-    """All that is asked, as JSON values."""
-    return {
-        "messages": messages_to_json(messages),
-        "settings": cast("dict[str, JsonValue]", dict(settings or {})),
-        "parameters": _PARAMETERS.dump_python(parameters, mode="json", exclude_defaults=True),
-    }
+def settings_to_json(settings: ModelSettings | None) -> JsonValue:
+    """Settings as a JSON value; what has no JSON form is told by its repr, so that a record is never lost to it."""
+    return cast("JsonValue", to_jsonable_python(settings or {}, fallback=repr))
 
 
-def json_text(value: JsonValue | dict[str, JsonValue]) -> str:
-    """Compact JSON; what has no JSON form is told by its repr, so that a record is never lost to it."""
-    return to_json(value, fallback=repr).decode()
-
-
-def call_key(scope: Scope, model: str, request: dict[str, JsonValue]) -> str:
-    """The same for the same request of the same agent, also in another run of the program."""
-    place = cast("list[JsonValue]", list(astuple(scope)))
-    return sha256(json_text([*place, model, _lasting(request)]).encode()).hexdigest()
-
-
-def _lasting(value: JsonValue) -> JsonValue:
-    """The value without what differs each time, at any depth, in an order that does not depend on how it was built."""
-    if isinstance(value, dict):
-        return {name: _lasting(value[name]) for name in sorted(value) if name not in _VOLATILE}
-    if isinstance(value, list):
-        return [_lasting(item) for item in value]
-    return value
+def parameters_to_json(parameters: ModelRequestParameters) -> JsonValue:
+    """The tools on offer and the output that is wanted, as a JSON value."""
+    return cast("JsonValue", _PARAMETERS.dump_python(parameters, mode="json", exclude_defaults=True))

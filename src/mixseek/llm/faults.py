@@ -106,8 +106,21 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _words(error: Exception) -> str:
-    text = " ".join((str(error) or type(error).__name__).split())
+    if isinstance(error, theirs.ModelHTTPError):
+        text = f"HTTP {error.status_code}: {_said(error.body)}"
+    else:
+        text = str(error) or type(error).__name__
+    text = " ".join(text.split())
     return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}..."
+
+
+def _said(body: object) -> str:
+    """The provider's own message, wherever it usually stands."""
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        message = inner.get("message") if isinstance(inner, dict) else inner
+        return str(message or body)
+    return str(body) if body else "no reason given"
 
 
 def refuse_incomplete(answer: ModelResponse, served_by: Model, model: str) -> None:

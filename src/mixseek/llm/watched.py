@@ -8,11 +8,13 @@ for all attempts and the waits between them. Waiting for a free place at the pro
 
 import asyncio
 import types
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
+from pydantic import JsonValue
 from pydantic_ai import ModelMessage, ModelResponse, ModelSettings, RunContext
 from pydantic_ai import models as pydantic_ai_models
 from pydantic_ai.messages import ModelResponseStreamEvent
@@ -21,13 +23,21 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from mixseek.errors import MixSeekError, ModelError, ModelRefusedError
 from mixseek.llm.backoff import Backoff
-from mixseek.llm.calls import FinishedCall, Meter, StartedCall, current_meter, current_scope
-from mixseek.llm.convert import answer_from_json, answer_to_json, call_key, json_text, request_to_json, usage_record
+from mixseek.llm.calls import CallJournal, FinishedCall, Meter, Scope, current_meter, current_scope
+from mixseek.llm.convert import (
+    answer_from_json,
+    answer_to_json,
+    messages_to_json,
+    parameters_to_json,
+    settings_to_json,
+    usage_record,
+)
 from mixseek.llm.faults import fault_of, refuse_incomplete
 from mixseek.llm.per_loop import PerLoop
 from mixseek.llm.prices import PriceList
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
 from mixseek.records import Usage, utc_now
+from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, StartedCall, new_call_id
 
 __all__ = ["DEFAULT_MAX_RETRIES", "DEFAULT_TIMEOUT_SECONDS", "Places", "WatchedModel"]
 
@@ -36,7 +46,7 @@ DEFAULT_TIMEOUT_SECONDS = 300.0
 # Room for one attempt that hangs and one that answers.
 _TOTAL_TO_ATTEMPT: Final = 2
 
-Attempt = Callable[[ModelSettings], Coroutine[Any, Any, ModelResponse]]
+Asking = Callable[[ModelSettings], Coroutine[Any, Any, ModelResponse]]
 
 
 class Places:
@@ -67,11 +77,25 @@ class _Course:
     """What a call has come to so far."""
 
     started: float
+    """On the clock of the back-off; the deadline too."""
+    started_at: datetime = field(default_factory=utc_now)
     deadline: float | None = None
     attempts: int = 0
+    tries: list[Attempt] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
-    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A call on its way into the journal."""
+
+    journal: CallJournal
+    key: str
+    occurrence: int
+    scope: Scope
+    request: dict[str, JsonValue]
+    call_id: str = field(default_factory=new_call_id)
 
 
 class WatchedModel(WrapperModel):
@@ -102,10 +126,10 @@ class WatchedModel(WrapperModel):
     ) -> ModelResponse:
         """Ask once, as the caller sees it."""
 
-        def attempt(settings: ModelSettings) -> Coroutine[Any, Any, ModelResponse]:
+        def asking(settings: ModelSettings) -> Coroutine[Any, Any, ModelResponse]:
             return self.wrapped.request(messages, settings, model_request_parameters)
 
-        return await self._call(attempt, messages, model_settings, model_request_parameters)
+        return await self._call(asking, messages, model_settings, model_request_parameters)
 
     @asynccontextmanager
     async def request_stream(
@@ -118,14 +142,14 @@ class WatchedModel(WrapperModel):
         """Ask once and play the events of the answer, when it is known to be whole: a part could not be taken back."""
         events: list[ModelResponseStreamEvent] = []
 
-        async def attempt(settings: ModelSettings) -> ModelResponse:
+        async def asking(settings: ModelSettings) -> ModelResponse:
             events.clear()
             streaming = self.wrapped.request_stream(messages, settings, model_request_parameters, run_context)
             async with streaming as stream:
                 events.extend([event async for event in stream])
                 return stream.get()
 
-        answer = await self._call(attempt, messages, model_settings, model_request_parameters)
+        answer = await self._call(asking, messages, model_settings, model_request_parameters)
         yield CompletedStreamedResponse(
             answer, model_request_parameters=model_request_parameters, replay_events=list(events) or True
         )
@@ -134,58 +158,59 @@ class WatchedModel(WrapperModel):
 
     async def _call(
         self,
-        attempt: Attempt,
+        asking: Asking,
         messages: list[ModelMessage],
         settings: ModelSettings | None,
         parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        meter = current_meter()
-        call = self._started(meter, messages, settings, parameters)
-        known = await meter.journal.call_started(call) if call and meter and meter.journal else None
+        meter, scope = current_meter(), current_scope()
+        entry = self._entry(meter, scope, messages, settings, parameters)
+        known = await self._known(meter, entry)
         if known is not None:
-            return self._reused(known, meter)
+            return known
         course = _Course(self._backoff.clock())
         limits, settings = _limits(settings)
+        await self._note_start(entry, course)
         try:
-            answer = await self._answer(attempt, settings, limits, course)
+            answer = await self._answer(asking, settings, limits, course)
         except (ModelError, asyncio.CancelledError) as error:
-            await self._record(meter, call, self._finished(course, str(error) or "cancelled"), None)
+            await self._record(meter, scope, entry, course, failure=error)
             raise
-        await self._record(meter, call, self._finished(course), answer)
+        await self._record(meter, scope, entry, course, answer=answer)
         return answer
 
-    async def _answer(
-        self, attempt: Attempt, settings: ModelSettings, limits: _Limits, course: _Course
-    ) -> ModelResponse:
+    async def _answer(self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course) -> ModelResponse:
         while True:
             try:
-                return await self._attempt(attempt, settings, limits, course)
+                return await self._attempt(asking, settings, limits, course)
             except ModelError as fault:
                 fault.attempts = course.attempts
-                course.faults.append(f"{type(fault).__name__}: {fault.args[0]}")
                 wait = self._backoff.seconds(course.attempts, fault.retry_after)
                 if not self._worth_another(fault, wait, limits, course):
                     raise
             await self._backoff.sleep(wait)
 
     async def _attempt(
-        self, attempt: Attempt, settings: ModelSettings, limits: _Limits, course: _Course
+        self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course
     ) -> ModelResponse:
         async with self._places.one():
-            left = self._seconds_left(limits, course)
-            course.attempts += 1
-            try:
-                async with asyncio.timeout(min(limits.timeout, left)):
-                    answer = await self._allowed(attempt(settings))
-            except MixSeekError:
-                raise
-            except TimeoutError as error:
-                raise fault_of(TimeoutError(f"no answer within {limits.timeout:g} seconds"), self._named) from error
-            except Exception as error:  # SDKs of all providers meet here, and may raise anything
-                raise fault_of(error, self._named) from error
-        self._count(answer, course)
-        refuse_incomplete(answer, self.wrapped, self._named)
-        return answer
+            seconds = min(limits.timeout, self._seconds_left(limits, course))
+            with self._tried(course):
+                answer = await self._asked(asking(settings), seconds)
+                self._count(answer, course)
+                refuse_incomplete(answer, self.wrapped, self._named)
+                return answer
+
+    async def _asked(self, request: Coroutine[Any, Any, ModelResponse], seconds: float) -> ModelResponse:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._allowed(request)
+        except MixSeekError:
+            raise
+        except TimeoutError as error:
+            raise fault_of(TimeoutError(f"no complete answer within {seconds:g} seconds"), self._named) from error
+        except Exception as error:  # the SDKs of all providers meet here, and may raise anything
+            raise fault_of(error, self._named) from error
 
     def _seconds_left(self, limits: _Limits, course: _Course) -> float:
         now = self._backoff.clock()
@@ -208,53 +233,115 @@ class WatchedModel(WrapperModel):
 
     # --- its record ---------------------------------------------------------------------------------------------------
 
-    def _started(
-        self,
-        meter: Meter | None,
-        messages: list[ModelMessage],
-        settings: ModelSettings | None,
-        parameters: ModelRequestParameters,
-    ) -> StartedCall | None:
-        """None where nobody keeps calls: making JSON of them is not free."""
-        scope = current_scope()
-        if meter is None or meter.journal is None or scope is None:
-            return None
-        request = request_to_json(messages, settings, parameters)
-        key = call_key(scope, self._named, request)
-        return StartedCall(key, meter.occurrence(key), scope, self._named, json_text(request), utc_now())
-
-    def _reused(self, known: str, meter: Meter | None) -> ModelResponse:
-        answer = answer_from_json(known)
-        if meter is not None:
-            usage, cost = usage_record(answer.usage), self._prices.cost(self._named, answer)
-            meter.record(FinishedCall(current_scope(), self._named, usage, cost, 0, 0.0, reused=True))
-        return answer
+    @contextmanager
+    def _tried(self, course: _Course) -> Iterator[None]:
+        """Take note of an attempt and of what came of it."""
+        course.attempts += 1
+        at, began = utc_now(), self._backoff.clock()
+        outcome, status = "cancelled", None
+        try:
+            yield
+            outcome = "answered"
+        except ModelError as fault:
+            outcome, status = f"{type(fault).__name__}: {fault.args[0]}", fault.status
+            raise
+        finally:
+            seconds = max(0.0, self._backoff.clock() - began)
+            course.tries.append(Attempt(at=at, outcome=outcome, status=status, seconds=seconds))
 
     def _count(self, answer: ModelResponse, course: _Course) -> None:
         course.usage += usage_record(answer.usage)
         cost = self._prices.cost(self._named, answer)
         course.cost = None if cost is None or course.cost is None else course.cost + cost
 
-    def _finished(self, course: _Course, error: str | None = None) -> FinishedCall:
-        seconds = self._backoff.clock() - course.started
-        faults = tuple(course.faults)
-        return FinishedCall(
-            current_scope(), self._named, course.usage, course.cost, course.attempts, seconds, faults, error
+    def _entry(
+        self,
+        meter: Meter | None,
+        scope: Scope | None,
+        messages: list[ModelMessage],
+        settings: ModelSettings | None,
+        parameters: ModelRequestParameters,
+    ) -> _Entry | None:
+        """None where nobody keeps calls: making JSON of them is not free."""
+        if meter is None or meter.journal is None or scope is None:
+            return None
+        said, how, tools = messages_to_json(messages), settings_to_json(settings), parameters_to_json(parameters)
+        key = meter.journal.call_key(
+            scope, model=self._named, settings=how, tools=tools, messages=said, attempt=scope.attempt
         )
+        request: dict[str, JsonValue] = {"messages": said, "settings": how, "parameters": tools}
+        return _Entry(meter.journal, key, meter.occurrence(key), scope, request)
+
+    async def _known(self, meter: Meter | None, entry: _Entry | None) -> ModelResponse | None:
+        """The answer the journal has, when the run is to use what it has."""
+        if meter is None or entry is None or not meter.reuse_answers:
+            return None
+        known = await entry.journal.find_call(entry.key, entry.occurrence)
+        if known is None:
+            return None
+        meter.record(FinishedCall(entry.scope, self._named, known.usage, known.cost_usd, 0, 0.0, reused=True))
+        return answer_from_json(known.answer)
+
+    async def _note_start(self, entry: _Entry | None, course: _Course) -> None:
+        if entry is not None:
+            started = StartedCall(
+                call_id=entry.call_id,
+                scope=entry.scope,
+                key=entry.key,
+                occurrence=entry.occurrence,
+                model=self._named,
+                started_at=course.started_at,
+            )
+            # A call that leaves no trace because the process died a moment later has cost nothing yet.
+            await entry.journal.call_starts(started, durable=False)
 
     async def _record(
-        self, meter: Meter | None, call: StartedCall | None, finished: FinishedCall, answer: ModelResponse | None
+        self,
+        meter: Meter | None,
+        scope: Scope | None,
+        entry: _Entry | None,
+        course: _Course,
+        *,
+        answer: ModelResponse | None = None,
+        failure: BaseException | None = None,
     ) -> None:
-        if meter is None:
-            return
         # On the bill first: what was consumed counts even if the journal cannot be written.
-        meter.record(finished)
-        if call is None or meter.journal is None:
-            return
-        if answer is None:
-            await meter.journal.call_failed(call, finished)
-        else:
-            await meter.journal.call_answered(call, answer_to_json(answer), finished)
+        if meter is not None:
+            meter.record(self._finished(scope, course, failure))
+        if entry is not None:
+            await entry.journal.record_call(self._journalled(entry, course, answer, failure))
+
+    def _finished(self, scope: Scope | None, course: _Course, failure: BaseException | None) -> FinishedCall:
+        faults = tuple(one.outcome for one in course.tries if one.outcome != "answered")
+        error = None if failure is None else str(failure) or "cancelled"
+        seconds = self._backoff.clock() - course.started
+        return FinishedCall(
+            scope, self._named, course.usage, course.cost, course.attempts, seconds, faults=faults, error=error
+        )
+
+    def _journalled(
+        self, entry: _Entry, course: _Course, answer: ModelResponse | None, failure: BaseException | None
+    ) -> ModelCall:
+        return ModelCall(
+            call_id=entry.call_id,
+            scope=entry.scope,
+            key=entry.key,
+            occurrence=entry.occurrence,
+            model=self._named,
+            request=entry.request,
+            answer=None if answer is None else answer_to_json(answer),
+            failure=None if failure is None else _failure(failure),
+            usage=course.usage,
+            cost_usd=course.cost,
+            attempts=tuple(course.tries),
+            started_at=course.started_at,
+            ended_at=utc_now(),
+        )
+
+
+def _failure(error: BaseException) -> CallFailure:
+    status = error.status if isinstance(error, ModelError) else None
+    return CallFailure(error=type(error).__name__, message=str(error) or "cancelled", status=status)
 
 
 def _limits(settings: ModelSettings | None) -> tuple[_Limits, ModelSettings]:
