@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -241,10 +241,10 @@ def test_a_process_is_scripted_and_read_over_its_controls(remote: ModelServerPro
     assert json.loads(messages[3]["content"]) == {"score": 3}
     assert remote.bill.total.answered == 4
     assert remote.bill.models["m"].output_tokens > 0
-    log = remote.requests("m")
-    assert [request["call_number"] for request in log] == [1, 2, 3, 4]
-    assert log[0]["body"]["messages"][0]["content"] == "Say something."
-    assert remote.requests("other") == []
+    log = remote.requests
+    assert [request.call_number for request in log] == [1, 2, 3, 4]
+    assert log[0].body["messages"][0]["content"] == "Say something."
+    assert sum(request.usage.output_tokens for request in log if request.usage) == remote.bill.total.output_tokens
 
 
 def test_a_process_is_made_to_fail_over_its_controls(remote: ModelServerProcess) -> None:
@@ -257,7 +257,7 @@ def test_a_process_is_made_to_fail_over_its_controls(remote: ModelServerProcess)
     remote.fault(500)
     remote.clear_faults()
     post_sync(remote.base_url, chat())
-    assert [request["fault"] for request in remote.requests()] == ["503", None, None]
+    assert [request.fault for request in remote.requests] == ["503", None, None]
 
 
 def test_pace_is_set_over_the_controls(remote: ModelServerProcess) -> None:
@@ -319,22 +319,25 @@ def _wait_for_a_request(url: str) -> None:
 def test_a_process_ends_with_the_one_that_started_it() -> None:
     code = (
         "import os, sys, time; from mixseek.testing import ModelServerProcess; s = ModelServerProcess(); s.start();"
-        "print(s.pid, flush=True); os.kill(os.getpid(), 9)"
+        "print(s.url, flush=True); os.kill(os.getpid(), 9)"
     )
     started = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
     assert started.returncode == -9
-    pid = int(started.stdout)
-    for _ in range(500):
-        if not _runs(pid):
-            return
-        time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    raise AssertionError("the server outlived its starter")
+    port = int(started.stdout.rpartition(b":")[2])
+    assert any(_is_gone(port) for _ in range(500)), "the server outlived its starter"
 
 
-def _runs(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
+def _is_gone(port: int) -> bool:
     try:
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except ConnectionRefusedError:
+        return True
+    time.sleep(0.01)
+    return False
+
+
+def test_the_log_is_told_for_one_model_when_asked_so(remote: ModelServerProcess) -> None:
+    for model in ("a", "b&c"):
+        post_sync(remote.base_url, chat(model))
+    with urlopen(f"{remote.url}/control/requests?model=b%26c", timeout=5) as response:
+        assert [request["model"] for request in json.load(response)] == ["b&c"]

@@ -26,6 +26,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--burst", type=int, metavar="N", help="requests that may come at once under a rate limit")
     parser.add_argument("--no-bodies", action="store_true", help="keep no request bodies in the log")
     parser.add_argument("--log-size", type=int, default=1000, metavar="N", help="requests kept in the log")
+    parser.add_argument(
+        "--log-bytes", type=int, default=64 * 1024 * 1024, metavar="N", help="of bodies kept in the log"
+    )
     parser.add_argument("--end-with-stdin", action="store_true", help="end when standard input is closed")
     return parser
 
@@ -40,6 +43,7 @@ async def _serve(options: argparse.Namespace) -> None:
         burst=options.burst,
         keep_bodies=not options.no_bodies,
         log_size=options.log_size,
+        log_bytes=options.log_bytes,
     )
     ended = asyncio.Event()
     _end_on_signals(ended)

@@ -15,6 +15,7 @@ An answer is a string (text), null (the default answer), or an object with `text
 `input_tokens`, `output_tokens` and `tool_calls` as `[{"name": …, "arguments": …}]`.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,19 @@ from pydantic_core import from_json
 
 from mixseek.testing.answers import Answer, ToolCall
 from mixseek.testing.server.bill import Bill, LoggedRequest
+from mixseek.testing.server.wire import Usage
 
 if TYPE_CHECKING:
     from mixseek.testing.server.model_server import ModelServer
 
-__all__ = ["answer_from_json", "answer_to_json", "control"]
+__all__ = [
+    "answer_from_json",
+    "answer_to_json",
+    "bill_to_json",
+    "control",
+    "request_from_json",
+    "request_to_json",
+]
 
 
 async def control(server: "ModelServer", request: web.BaseRequest) -> web.Response:
@@ -81,7 +90,7 @@ def _bill(server: "ModelServer", _given: dict[str, Any]) -> Any:
 
 def _requests(server: "ModelServer", given: dict[str, Any]) -> Any:
     asked = given.get("model")
-    return [_request_to_json(request) for request in server.requests if asked in (None, request.model)]
+    return [request_to_json(request) for request in server.requests if asked in (None, request.model)]
 
 
 _ACTS: Mapping[str, Callable[["ModelServer", dict[str, Any]], Any]] = {
@@ -116,7 +125,15 @@ def answer_to_json(answer: Answer | None) -> Any:
     return None if answer is None else asdict(answer)
 
 
-def _request_to_json(request: LoggedRequest) -> dict[str, Any]:
-    seen = asdict(request)
-    del seen["raw"]
-    return {**seen, "body": request.body}
+def request_to_json(request: LoggedRequest) -> dict[str, Any]:
+    """A request of the log, with its body in place of the bytes."""
+    told = asdict(request)
+    del told["raw"]
+    return {**told, "body": request.body}
+
+
+def request_from_json(told: Mapping[str, Any]) -> LoggedRequest:
+    """What :func:`request_to_json` tells."""
+    given = {**told, "usage": told["usage"] and Usage(**told["usage"])}
+    body = given.pop("body")
+    return LoggedRequest(**given, raw=None if body is None else json.dumps(body).encode())

@@ -110,7 +110,7 @@ class _Armed:
 
 @dataclass
 class FaultPlan:
-    """The faults in force, in the order they were added; the first that strikes a call wins."""
+    """The faults in force, oldest first; the first that strikes a call wins, and later ones do not count that call."""
 
     seed: int = 0
     _armed: list[_Armed] = field(default_factory=list)

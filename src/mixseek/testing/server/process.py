@@ -6,12 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 from mixseek.testing.answers import AnswerLike, as_answer
-from mixseek.testing.server.bill import Bill, ModelBill
-from mixseek.testing.server.control import answer_to_json
+from mixseek.testing.server.bill import Bill, LoggedRequest, ModelBill
+from mixseek.testing.server.control import answer_to_json, request_from_json
 from mixseek.testing.server.faults import FaultKind
 
 __all__ = ["ModelServerProcess"]
@@ -39,15 +38,10 @@ class ModelServerProcess:
         burst: int | None = None,
         keep_bodies: bool = True,
         log_size: int = 1000,
+        log_bytes: int = 64 * 1024 * 1024,
     ) -> None:
-        given: dict[str, float | None] = {
-            "port": port,
-            "seed": seed,
-            "latency": latency,
-            "jitter": jitter,
-            "log-size": log_size,
-        }
-        given |= {"rate-limit": rate_limit, "burst": burst}
+        given: dict[str, float | None] = {"port": port, "seed": seed, "latency": latency, "jitter": jitter}
+        given |= {"rate-limit": rate_limit, "burst": burst, "log-size": log_size, "log-bytes": log_bytes}
         self._options = [f"--{name}={value}" for name, value in given.items() if value is not None]
         self._options += [] if keep_bodies else ["--no-bodies"]
         # A proxy of the environment has no business with 127.0.0.1.
@@ -111,11 +105,10 @@ class ModelServerProcess:
         models = self._ask("GET", "bill")["models"]
         return Bill({model: ModelBill(**books) for model, books in models.items()})
 
-    def requests(self, model: str | None = None) -> list[dict[str, Any]]:
-        """The newest requests, oldest first, as the controls tell them."""
-        query = f"?{urlencode({'model': model})}" if model else ""
-        found: list[dict[str, Any]] = self._ask("GET", f"requests{query}")
-        return found
+    @property
+    def requests(self) -> list[LoggedRequest]:
+        """The newest requests, oldest first."""
+        return [request_from_json(told) for told in self._ask("GET", "requests")]
 
     def __enter__(self) -> Self:
         self.start()
