@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -17,7 +18,7 @@ import aiohttp
 import pytest
 
 from mixseek.testing import Message, ModelBill, ModelCall, ModelServer, ModelServerProcess, ToolCall
-from mixseek.testing.server.pace import Latency
+from mixseek.testing.server.pace import Latency, RateLimit
 
 
 def chat(model: str = "m", content: str = "Say something.", **more: Any) -> dict[str, Any]:
@@ -29,9 +30,15 @@ async def post(http: aiohttp.ClientSession, server: ModelServer, body: Any, path
         return response.status, response.headers, await response.text()
 
 
+async def _until(so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not so():  # noqa: ASYNC110  # the bill has no event to wait for
+            await asyncio.sleep(0.005)
+
+
 def post_sync(base_url: str, body: Any) -> Any:
     request = Request(f"{base_url}/chat/completions", data=json.dumps(body).encode(), method="POST")
-    with urlopen(request, timeout=10) as response:
+    with urlopen(request, timeout=30) as response:
         return json.load(response)
 
 
@@ -62,12 +69,11 @@ async def test_a_stream_that_did_not_ask_for_its_usage_is_not_told_and_not_bille
 async def test_a_client_that_leaves_before_its_answer_is_not_billed(
     http: aiohttp.ClientSession, server: ModelServer
 ) -> None:
-    server.set_latency(5)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(post(http, server, chat()), 0.1)
-    async with asyncio.timeout(3):
-        while server.bill.total.waiting:  # noqa: ASYNC110  # the bill has no event to wait for
-            await asyncio.sleep(0.005)
+    server.set_latency(60)
+    asking = asyncio.create_task(post(http, server, chat()))
+    await _until(lambda: server.bill.total.waiting == 1)
+    asking.cancel()
+    await _until(lambda: server.bill.total.waiting == 0)
     assert server.bill.total == ModelBill(requests=1, aborted=1)
 
 
@@ -107,10 +113,9 @@ async def test_a_reset_forgets_scripts_faults_and_books_but_not_what_still_waits
     http: aiohttp.ClientSession, server: ModelServer
 ) -> None:
     server.on("m", ["scripted"] * 2)
-    server.set_latency(0.1, model="slow")
+    server.set_latency(0.2, model="slow")
     waiting = asyncio.create_task(post(http, server, chat("slow")))
-    while not server.requests:  # noqa: ASYNC110  # the log has no event to wait for
-        await asyncio.sleep(0.005)
+    await _until(lambda: bool(server.requests))
     server.fault(500, model="m")
     server.reset()
     status, _, content = await post(http, server, chat())
@@ -131,9 +136,8 @@ async def test_latency_is_for_the_models_it_names_and_waits_run_side_by_side(
     server.set_latency(0.2, model="slow-*")
     began = time.monotonic()
     await post(http, server, chat("fast"))
-    assert time.monotonic() - began < 0.15
     await asyncio.gather(*(post(http, server, chat("slow-1")) for _ in range(20)))
-    assert 0.2 <= time.monotonic() - began < 2
+    assert 0.2 <= time.monotonic() - began < 4
 
 
 def test_jitter_follows_from_the_seed() -> None:
@@ -149,24 +153,37 @@ def test_jitter_follows_from_the_seed() -> None:
 async def test_a_rate_limit_lets_a_burst_through_and_refuses_the_rest_with_the_time_to_wait(
     http: aiohttp.ClientSession,
 ) -> None:
-    async with ModelServer(rate_limit=0.5, burst=3) as server:
+    async with ModelServer(rate_limit=0.01, burst=3) as server:
         found = [await post(http, server, chat()) for _ in range(5)]
         assert [status for status, _, _ in found] == [200, 200, 200, 429, 429]
-        assert found[3][1]["Retry-After"] == "2"
-        assert 1000 < int(found[3][1]["retry-after-ms"]) <= 2000
+        assert found[3][1]["Retry-After"] == "100"
+        assert 90_000 < int(found[3][1]["retry-after-ms"]) <= 100_000
         assert json.loads(found[3][2])["error"]["code"] == "rate_limit_exceeded"
         assert server.bill.total.refused == 2
         server.set_rate_limit(None)
         assert (await post(http, server, chat()))[0] == 200
 
 
-async def test_a_client_that_waits_as_told_is_served(http: aiohttp.ClientSession) -> None:
-    async with ModelServer(rate_limit=20, burst=1) as server:
+def test_who_waits_as_told_is_served_and_five_a_second_are_five_a_second() -> None:
+    limit = RateLimit(5)
+    now, served = 100.0, 0
+    while now < 110:
+        wait = limit.seconds_to_wait(now)
+        served += not wait
+        now += wait + 1e-9
+    assert 5 + 5 * 10 - 1 <= served <= 5 + 5 * 10 + 1
+
+
+async def test_a_server_that_was_stopped_comes_back_at_the_same_address(http: aiohttp.ClientSession) -> None:
+    server = ModelServer()
+    await server.start()
+    await post(http, server, chat())
+    await server.stop()
+    with pytest.raises(aiohttp.ClientConnectionError):
         await post(http, server, chat())
-        status, headers, _ = await post(http, server, chat())
-        assert status == 429
-        await asyncio.sleep(int(headers["retry-after-ms"]) / 1000)
+    async with server:
         assert (await post(http, server, chat()))[0] == 200
+    assert server.bill.total.answered == 2
 
 
 # --- what it says to the wrong request --------------------------------------------------------------------------------
@@ -261,7 +278,7 @@ def test_a_process_is_made_to_fail_over_its_controls(remote: ModelServerProcess)
 
 
 def test_pace_is_set_over_the_controls(remote: ModelServerProcess) -> None:
-    remote.set_rate_limit(0.1, burst=1)
+    remote.set_rate_limit(0.01, burst=1)
     remote.set_latency(0.15)
     began = time.monotonic()
     post_sync(remote.base_url, chat())
@@ -277,7 +294,7 @@ def test_wrong_orders_are_refused_with_a_reason(remote: ModelServerProcess) -> N
     for order in ({"kind": "418"}, {"kind": "500", "modell": "m"}, {}):
         request = Request(f"{remote.url}/control/fault", data=json.dumps(order).encode(), method="POST")
         with pytest.raises(HTTPError) as failed:
-            urlopen(request, timeout=5)
+            urlopen(request, timeout=30)
         assert failed.value.code == 400
         assert json.load(failed.value)["error"]["message"]
         failed.value.close()
@@ -295,8 +312,8 @@ def test_the_command_prints_its_address_as_one_line_and_ends_on_a_signal_even_wi
         )
         _wait_for_a_request(address["url"])
         server.send_signal(signal.SIGTERM)
-        rest, _ = server.communicate(timeout=5)
-        assert client.wait(timeout=5) != 0
+        rest, _ = server.communicate(timeout=30)
+        assert client.wait(timeout=30) != 0
     assert (server.returncode, rest, (tmp_path / "err").read_text()) == (0, b"", "")
 
 
@@ -308,8 +325,8 @@ urllib.request.urlopen(urllib.request.Request(sys.argv[1] + "/chat/completions",
 
 
 def _wait_for_a_request(url: str) -> None:
-    for _ in range(500):
-        with urlopen(f"{url}/control/bill", timeout=5) as response:
+    for _ in range(3000):
+        with urlopen(f"{url}/control/bill", timeout=30) as response:
             if json.load(response)["total"]["requests"]:
                 return
         time.sleep(0.01)
@@ -324,7 +341,7 @@ def test_a_process_ends_with_the_one_that_started_it() -> None:
     started = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
     assert started.returncode == -9
     port = int(started.stdout.rpartition(b":")[2])
-    assert any(_is_gone(port) for _ in range(500)), "the server outlived its starter"
+    assert any(_is_gone(port) for _ in range(3000)), "the server outlived its starter"
 
 
 def _is_gone(port: int) -> bool:
@@ -339,5 +356,5 @@ def _is_gone(port: int) -> bool:
 def test_the_log_is_told_for_one_model_when_asked_so(remote: ModelServerProcess) -> None:
     for model in ("a", "b&c"):
         post_sync(remote.base_url, chat(model))
-    with urlopen(f"{remote.url}/control/requests?model=b%26c", timeout=5) as response:
+    with urlopen(f"{remote.url}/control/requests?model=b%26c", timeout=30) as response:
         assert [request["model"] for request in json.load(response)] == ["b&c"]

@@ -319,11 +319,13 @@ def _marred(payload: Payload, fault: Fault | None) -> Payload:
 
 
 def _models_response(models: list[str], path: str) -> web.Response:
-    described = [{"id": model, "object": "model", "created": 0, "owned_by": "loopback"} for model in models]
     if path == "/models":
-        return web.json_response({"object": "list", "data": described})
-    name = path.removeprefix("/models/")
-    return web.json_response({"id": name, "object": "model", "created": 0, "owned_by": "loopback"})
+        return web.json_response({"object": "list", "data": [_described(model) for model in models]})
+    return web.json_response(_described(path.removeprefix("/models/")))
+
+
+def _described(model: str) -> dict[str, Any]:
+    return {"id": model, "object": "model", "created": 0, "owned_by": "loopback"}
 
 
 class _ServerThread:
