@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
+from uuid import uuid4
 
 from mixseek.errors import (
     DatabaseLockedError,
@@ -37,6 +38,7 @@ _APPLICATION_ID = 0x4D69784A  # "MixJ": tells a journal from any other SQLite fi
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _PASSING = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL})
+_LEFTOVER_SECONDS = 60
 _WRITE_LOCK_BYTE = "120"
 _T = TypeVar("_T")
 
@@ -46,6 +48,47 @@ _T = TypeVar("_T")
 
 def open_for_writing(path: Path, wait_seconds: float) -> sqlite3.Connection:
     """A connection that writes durably to a journal brought up to date; the file is made if there is none."""
+    if not path.exists():
+        _make(path, wait_seconds)
+    return _open_existing(path, wait_seconds)
+
+
+def _make(path: Path, wait_seconds: float) -> None:
+    """Make a journal aside and give it its name when it is whole.
+
+    Where a file becomes a journal under everyone's eyes, processes that look into it can keep it from getting the lock
+    it needs to turn to WAL, for a minute and longer.
+    """
+    _clear_leftovers(path)
+    aside = path.with_name(f".{path.name}.{uuid4().hex}.new")
+    try:
+        _open_existing(aside, wait_seconds).close()
+        # Unlike renaming, this fails if another process was quicker; its file is as good as ours. It also fails where
+        # the file system knows no links; the journal is then made in its place after all.
+        with suppress(OSError):
+            path.hardlink_to(aside)
+        _sync_directory(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _clear_leftovers(path: Path) -> None:
+    """Take away what a process left that was killed while it made a journal."""
+    for leftover in path.parent.glob(f".{path.name}.*.new*"):
+        with suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > _LEFTOVER_SECONDS:
+                leftover.unlink()
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_existing(path: Path, wait_seconds: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None, check_same_thread=False)
     try:
         # Refused before anything is changed: switching to WAL would already write into the file.
@@ -64,7 +107,8 @@ def open_for_writing(path: Path, wait_seconds: float) -> sqlite3.Connection:
 
 def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | None:
     """A connection that cannot write, or None while there is nothing to read."""
-    if not path.exists():
+    # Looking into an empty file would hold up the process that turns it into a journal.
+    if not path.exists() or path.stat().st_size == 0:
         return None
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=wait_seconds, check_same_thread=False
