@@ -18,7 +18,9 @@ import aiohttp
 import pytest
 
 from mixseek.testing import Message, ModelBill, ModelCall, ModelServer, ModelServerProcess, ToolCall
+from mixseek.testing.server.bill import Ledger
 from mixseek.testing.server.pace import Latency, RateLimit
+from mixseek.testing.server.wire import Usage
 
 
 def chat(model: str = "m", content: str = "Say something.", **more: Any) -> dict[str, Any]:
@@ -75,6 +77,15 @@ async def test_a_client_that_leaves_before_its_answer_is_not_billed(
     asking.cancel()
     await _until(lambda: server.bill.total.waiting == 0)
     assert server.bill.total == ModelBill(requests=1, aborted=1)
+
+
+def test_an_answer_that_broke_at_its_last_byte_is_taken_off_the_bill() -> None:
+    ledger = Ledger(keep_bodies=True, log_size=10, log_bytes=1000)
+    entry = ledger.open(ModelCall("m", (Message("user", "?"),)), b"{}")
+    ledger.close(entry, "answered", Usage(10, 20))
+    assert ledger.bill().total == ModelBill(requests=1, answered=1, input_tokens=10, output_tokens=20)
+    ledger.close(entry, "aborted")
+    assert ledger.bill().total == ModelBill(requests=1, aborted=1)
 
 
 async def test_a_bill_already_given_does_not_change(http: aiohttp.ClientSession, server: ModelServer) -> None:

@@ -108,8 +108,8 @@ class _Maker:
         wanted = properties if self._optional and depth < _DEEP else [name for name in properties if name in required]
         made = {name: self.make(properties[name], f"{path}.{name}", depth + 1) for name in wanted}
         others = schema.get("additionalProperties", True)
-        for name in required:
-            made.setdefault(name, None if name in made else self.make(others, f"{path}.{name}", depth + 1))
+        for name in [name for name in required if name not in made]:
+            made[name] = self.make(others, f"{path}.{name}", depth + 1)
         for number in range(schema.get("minProperties", 0) - len(made)):
             made[f"key_{number}"] = self.make(others, f"{path}.key_{number}", depth + 1)
         return made

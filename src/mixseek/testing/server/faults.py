@@ -57,7 +57,6 @@ AnswerFault: TypeAlias = Literal[
 ]
 FaultKind: TypeAlias = WireFault | BodyFault | AnswerFault
 
-_WIRE_FAULTS = frozenset(get_args(WireFault))
 _BODY_FAULTS = frozenset(get_args(BodyFault))
 _ANSWER_FAULTS = frozenset(get_args(AnswerFault))
 FAULT_KINDS: tuple[FaultKind, ...] = (*get_args(WireFault), *get_args(BodyFault), *get_args(AnswerFault))
