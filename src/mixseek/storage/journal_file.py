@@ -54,11 +54,7 @@ def open_for_writing(path: Path, wait_seconds: float) -> sqlite3.Connection:
 
 
 def _make(path: Path, wait_seconds: float) -> None:
-    """Make a journal aside and give it its name when it is whole.
-
-    Where a file becomes a journal under everyone's eyes, processes that look into it can keep it from getting the lock
-    it needs to turn to WAL, for a minute and longer.
-    """
+    """Make a journal aside and give it its name when it is whole: nobody meets, or is left with, half of one."""
     _clear_leftovers(path)
     aside = path.with_name(f".{path.name}.{uuid4().hex}.new")
     try:
@@ -107,7 +103,7 @@ def _open_existing(path: Path, wait_seconds: float) -> sqlite3.Connection:
 
 def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | None:
     """A connection that cannot write, or None while there is nothing to read."""
-    # Looking into an empty file would hold up the process that turns it into a journal.
+    # Opening an empty file would take a lock that the process needs which turns it into a journal.
     if not path.exists() or path.stat().st_size == 0:
         return None
     connection = sqlite3.connect(
