@@ -76,7 +76,8 @@ def _given(answer: ModelResponse) -> str:
     calls = [part for part in answer.parts if isinstance(part, ToolCallPart)]
     for call in calls:
         if call.tool_name == _TOOL:
-            return call.args_as_json_str()
+            # As it was sent: what is not JSON shall be told so.
+            return call.args if isinstance(call.args, str) else call.args_as_json_str()
     if calls:
         raise _WrongFormError(f"there is no tool {calls[0].tool_name!r}; call {_TOOL!r}")
     text = (answer.text or "").strip()

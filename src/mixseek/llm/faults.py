@@ -109,7 +109,9 @@ def _words(error: Exception) -> str:
     if isinstance(error, theirs.ModelHTTPError):
         text = f"HTTP {error.status_code}: {_said(error.body)}"
     else:
-        text = str(error) or type(error).__name__
+        # SDKs say "Connection error." where the transport says what happened.
+        told = next((cause for cause in _causes(error) if isinstance(cause, httpx2.TransportError)), error)
+        text = str(told) or type(told).__name__
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}..."
 
@@ -125,12 +127,12 @@ def _said(body: object) -> str:
 
 def refuse_incomplete(answer: ModelResponse, served_by: Model, model: str) -> None:
     """Raise unless the answer is whole."""
-    # A suspended answer is whole as far as it goes: pydantic-ai continues it. What is computed in this process (no
-    # address) cannot be cut off on its way.
-    if answer.state == "suspended" or served_by.base_url is None:
+    # What is computed in this process (no address) cannot be cut off on its way. A suspended answer is whole as far as
+    # it goes, and pydantic-ai continues it by its id.
+    if served_by.base_url is None or (answer.state == "suspended" and answer.provider_response_id):
         return
-    if answer.finish_reason == "error":
-        raise ModelIncompleteError("the answer ended with an error", model=model)
+    if answer.state != "complete" or answer.finish_reason == "error":
+        raise ModelIncompleteError("the answer broke off", model=model)
     if answer.finish_reason == "content_filter":
         _refuse_withheld(answer, model)
     elif not _says_why_it_ended(answer, served_by):

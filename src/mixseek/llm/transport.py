@@ -151,7 +151,8 @@ class _Body(httpx2.AsyncByteStream):
                 read += len(chunk)
                 self._refuse_beyond(read)
                 yield chunk
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        # A RuntimeError is aiohttp's word for a connection that was closed between two reads.
+        except (aiohttp.ClientError, TimeoutError, OSError, RuntimeError) as error:
             raise _translated(error) from error
 
     def _refuse_beyond(self, size: int) -> None:

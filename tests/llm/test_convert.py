@@ -1,0 +1,54 @@
+"""Between pydantic-ai's values and ours."""
+
+from pydantic_ai import BinaryContent, ModelRequest, ModelResponse, RunUsage, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.usage import RequestUsage
+
+from mixseek.config.schema import LeaderSettings, ModelParams
+from mixseek.llm import messages_from_json, messages_to_json, model_settings, usage_record
+from mixseek.llm.convert import settings_to_json
+from mixseek.records import Usage
+
+
+def test_every_parameter_has_its_setting() -> None:
+    params = ModelParams(
+        temperature=0.0, max_tokens=9, timeout_seconds=8, max_retries=0, stop_sequences=["x"], top_p=0.5, seed=7
+    )
+    assert model_settings(params) == {
+        "temperature": 0.0,
+        "max_tokens": 9,
+        "timeout": 8,
+        "max_retries": 0,
+        "stop_sequences": ["x"],
+        "top_p": 0.5,
+        "seed": 7,
+    }
+    assert len(model_settings(params)) == len(ModelParams.model_fields)
+
+
+def test_what_is_not_set_is_left_to_the_provider() -> None:
+    assert model_settings(ModelParams()) == {}
+    assert model_settings(LeaderSettings()) == {"timeout": 300, "max_retries": 3}
+
+
+def test_usage_of_a_run_and_of_a_request_are_records() -> None:
+    run = RunUsage(requests=3, tool_calls=2, input_tokens=10, output_tokens=5, cache_read_tokens=4, details={"x": 1})
+    assert usage_record(run) == Usage(
+        requests=3, tool_calls=2, input_tokens=10, output_tokens=5, cache_read_tokens=4, details={"x": 1}
+    )
+    assert usage_record(RequestUsage(input_tokens=1)) == Usage(requests=1, input_tokens=1)
+
+
+def test_messages_come_back_from_json_as_they_were() -> None:
+    messages = [
+        ModelRequest(parts=[UserPromptPart(["look", BinaryContent(b"\x00\xff", media_type="image/png")])]),
+        ModelResponse(parts=[TextPart("hm"), ToolCallPart("see", {"at": "10:00"})], usage=RequestUsage(input_tokens=3)),
+    ]
+    kept = messages_to_json(messages)
+    again = messages_from_json(kept)
+    assert messages_to_json(again) == kept
+    assert again[1] == messages[1]
+    assert again[0].parts[0].content[1].data == b"\x00\xff"  # type: ignore[union-attr, index]
+
+
+def test_a_setting_without_a_json_form_does_not_break_the_record() -> None:
+    assert "object" in str(settings_to_json({"extra_body": {"x": object()}}))
