@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -218,6 +219,7 @@ async def test_a_stream_may_end_early_but_cleanly(http: aiohttp.ClientSession, s
         whole = await response.text()
     end = '"finish_reason":"stop"' if path == "/chat/completions" else "response.completed"
     assert end not in early
+    assert ".done" not in early
     assert "usage" not in early or '"usage":null' in early
     assert end in whole
     assert server.bill.total.answered == 2
@@ -246,6 +248,22 @@ async def test_a_connection_is_reset_where_it_was_told_to(
     assert met.status == (0 if kind == "reset_before_headers" else 200)
     assert bool(met.received) is (kind == "reset_in_body")
     assert server.bill.total.aborted == 1
+
+
+@pytest.mark.parametrize("kind", ["reset_before_headers", "reset_after_headers", "reset_in_body"])
+def test_a_reset_is_a_reset_and_no_goodbye(kind: FaultKind) -> None:
+    content = json.dumps(chat()).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+    with ModelServer() as server, socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        server.fault(kind)
+        connection.sendall(head + content)
+        with pytest.raises(ConnectionResetError):
+            _read_all(connection)
+
+
+def _read_all(connection: socket.socket) -> None:
+    while connection.recv(65536):
+        pass
 
 
 @pytest.mark.parametrize("stream", [False, True])
