@@ -1,6 +1,17 @@
 """Between pydantic-ai's values and ours."""
 
-from pydantic_ai import BinaryContent, ModelRequest, ModelResponse, RunUsage, TextPart, ToolCallPart, UserPromptPart
+from typing import Any
+
+from pydantic_ai import (
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RunUsage,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
 from pydantic_ai.usage import RequestUsage
 
 from mixseek.config.schema import LeaderSettings, ModelParams
@@ -39,7 +50,7 @@ def test_usage_of_a_run_and_of_a_request_are_records() -> None:
 
 
 def test_messages_come_back_from_json_as_they_were() -> None:
-    messages = [
+    messages: list[ModelMessage] = [
         ModelRequest(parts=[UserPromptPart(["look", BinaryContent(b"\x00\xff", media_type="image/png")])]),
         ModelResponse(parts=[TextPart("hm"), ToolCallPart("see", {"at": "10:00"})], usage=RequestUsage(input_tokens=3)),
     ]
@@ -47,7 +58,8 @@ def test_messages_come_back_from_json_as_they_were() -> None:
     again = messages_from_json(kept)
     assert messages_to_json(again) == kept
     assert again[1] == messages[1]
-    assert again[0].parts[0].content[1].data == b"\x00\xff"  # type: ignore[union-attr, index]
+    part: Any = again[0].parts[0]
+    assert part.content[1].data == b"\x00\xff"
 
 
 def test_a_setting_without_a_json_form_does_not_break_the_record() -> None:

@@ -240,6 +240,28 @@ async def test_a_hub_can_be_used_again_after_it_was_closed(hub: ModelHub) -> Non
     assert await say(hub.model("chat:m"))
 
 
+async def test_runs_that_share_a_hub_may_end_in_any_order(providers: ProvidersSettings) -> None:
+    hub, first_is_in, second_is_in, first_is_out = ModelHub(providers), *(asyncio.Event() for _ in range(3))
+
+    async def first() -> None:
+        async with hub:
+            await say(hub.model("chat:m"))
+            first_is_in.set()
+            await second_is_in.wait()
+        first_is_out.set()
+
+    async def second() -> None:
+        await first_is_in.wait()
+        async with hub:
+            second_is_in.set()
+            await first_is_out.wait()
+            assert current_hub() is hub
+            assert hub._transport._sessions.get()._session is not None
+            await say(hub.model("chat:m"))
+
+    await asyncio.gather(first(), second())
+
+
 UNCLOSED = """
 import asyncio, os
 from pydantic_ai import Agent

@@ -14,10 +14,19 @@ from mixseek.config.schema import ProviderSettings
 
 __all__ = ["Connection", "as_pydantic_ai_names_it", "ollama", "openai", "own_server", "xai"]
 
+_OPENAI_ADDRESS = "https://api.openai.com/v1"
 _XAI_ADDRESS = "https://api.x.ai/v1"
 _OLLAMA_ADDRESS = "http://localhost:11434/v1"
 # Their SDKs take an HTTP client of an older kind, or none, and bring their own.
 _OWN_HTTP = frozenset({"bedrock", "cohere", "groq", "huggingface"})
+# What some need besides a key, by the name of the argument.
+_FROM_THE_ENVIRONMENT = {
+    "azure_endpoint": "AZURE_OPENAI_ENDPOINT",
+    "api_version": "OPENAI_API_VERSION",
+    "project": "GOOGLE_CLOUD_PROJECT",
+    "location": "GOOGLE_CLOUD_LOCATION",
+    "region_name": "AWS_DEFAULT_REGION",
+}
 
 
 @dataclass
@@ -30,6 +39,8 @@ class Connection:
     """The prefix the provider is registered with."""
     api_key: str | None
     """The value of the first of the provider's key variables that is set."""
+    address: str | None
+    """Where the user wants the provider's server to be, if anywhere else than usual."""
     environ: Mapping[str, str]
     shared_client: httpx2.AsyncClient
     uses_shared_client: bool = False
@@ -45,11 +56,11 @@ def openai(name: str, connection: Connection) -> Model:
     """OpenAI or a server in its place: the responses API by default, chat when an address of one's own is set."""
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    address = connection.environ.get("OPENAI_BASE_URL") or None
-    # A server of one's own may need no key, but the SDK insists on one.
-    key = connection.api_key or ("no-key" if address else None)
-    provider = OpenAIProvider(address, key, http_client=connection.http_client)
-    chat = connection.prefix == "openai-chat" or (connection.prefix == "openai" and address is not None)
+    # A server of one's own may need no key, but the SDK insists on one. Where there is none of one's own the address is
+    # given as well: the SDK would look for it in the environment of the process.
+    key = connection.api_key or ("no-key" if connection.address else None)
+    provider = OpenAIProvider(connection.address or _OPENAI_ADDRESS, key, http_client=connection.http_client)
+    chat = connection.prefix == "openai-chat" or (connection.prefix == "openai" and connection.address is not None)
     return _chat_or_responses(name, provider, "chat" if chat else "responses")
 
 
@@ -64,9 +75,9 @@ def ollama(name: str, connection: Connection) -> Model:
     from pydantic_ai.models.ollama import OllamaModel
     from pydantic_ai.providers.ollama import OllamaProvider
 
-    address = connection.environ.get("OLLAMA_BASE_URL") or _OLLAMA_ADDRESS
     key = connection.environ.get("OLLAMA_API_KEY") or None
-    return OllamaModel(name, provider=OllamaProvider(address, key, http_client=connection.http_client))
+    provider = OllamaProvider(connection.address or _OLLAMA_ADDRESS, key, http_client=connection.http_client)
+    return OllamaModel(name, provider=provider)
 
 
 def own_server(name: str, settings: ProviderSettings, connection: Connection) -> Model:
@@ -83,12 +94,11 @@ def as_pydantic_ai_names_it(name: str, connection: Connection) -> Model:
 def _provider(prefix: str, connection: Connection) -> PydanticAIProvider[Any]:
     made = infer_provider_class(prefix)
     takes = inspect.signature(made).parameters
-    given: dict[str, Any] = {}
-    if connection.api_key and "api_key" in takes:
-        given["api_key"] = connection.api_key
+    given: dict[str, Any] = {name: connection.environ.get(found) for name, found in _FROM_THE_ENVIRONMENT.items()}
+    given |= {"api_key": connection.api_key, "base_url": connection.address}
     if "http_client" in takes and prefix not in _OWN_HTTP:
         given["http_client"] = connection.http_client
-    return made(**given)
+    return made(**{name: value for name, value in given.items() if value and name in takes})
 
 
 def _compatible(

@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from importlib import import_module
 from threading import RLock
 from types import TracebackType
@@ -19,6 +19,7 @@ from mixseek.config.schema import PriceSettings, ProvidersSettings
 from mixseek.errors import AuthenticationError, ConfigurationError, ModelError, PluginError
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.factories import Connection, own_server
+from mixseek.llm.per_loop import PerLoop
 from mixseek.llm.prices import PriceList
 from mixseek.llm.transport import MAX_ANSWER_BYTES, AiohttpTransport
 from mixseek.llm.watched import Places, WatchedModel
@@ -35,7 +36,7 @@ class ModelHub:
     """Owns the connections, the models built so far, the limits and the prices.
 
     One serves any number of runs and event loops. As an asynchronous context manager it is the hub
-    :func:`current_hub` gives inside, and closes the connections of the running loop at the end:
+    :func:`current_hub` gives inside, and closes the connections of the running loop when the last one leaves:
 
         async with ModelHub(providers, prices) as hub:
             agent = Agent(hub.model("openai:gpt-5-mini", fallback_models=["anthropic:claude-haiku-4-5"]))
@@ -59,7 +60,7 @@ class ModelHub:
         self._models: dict[str, WatchedModel] = {}
         self._places: dict[str, Places] = {}
         self._building = RLock()
-        self._before: list[Token[ModelHub | None]] = []
+        self._users: PerLoop[list[object]] = PerLoop(list)
 
     def model(self, model_id: str, *, fallback_models: Sequence[str] = ()) -> Model:
         """The model of this name; with fallbacks, each is asked in turn when the ones before it failed."""
@@ -92,8 +93,10 @@ class ModelHub:
 
     def _connection(self, prefix: str, provider: Provider | None) -> Connection:
         if provider is None:
-            return Connection(prefix, prefix, None, self._environ, self._client)
-        return Connection(prefix, provider.prefix, key_of(provider, self._environ), self._environ, self._client)
+            return Connection(prefix, prefix, None, None, self._environ, self._client)
+        address = self._environ.get(provider.address_variable or "") or None
+        key = key_of(provider, self._environ)
+        return Connection(prefix, provider.prefix, key, address, self._environ, self._client)
 
     def _make(self, name: str, provider: Provider | None, connection: Connection) -> Model:
         extra = provider.extra if provider else "openai"
@@ -129,14 +132,19 @@ class ModelHub:
         await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
-        self._before.append(_current.set(self))
+        self._users.get().append(self)
+        _hubs.set((*_hubs.get(), self))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _current.reset(self._before.pop())
-        await self.aclose()
+        _hubs.set(tuple(hub for hub in _hubs.get() if hub is not self))
+        users = self._users.get()
+        users.pop()
+        # Runs side by side may share a hub, and end one after the other.
+        if not users:
+            await self.aclose()
 
 
 class _Chain(FallbackModel):
@@ -194,18 +202,17 @@ def _one_attempt_only(model: Model) -> None:
         cast("Any", client).max_retries = 0
 
 
-_current: ContextVar[ModelHub | None] = ContextVar("hub", default=None)
-_own_hub: list[ModelHub] = []
+_hubs: ContextVar[tuple[ModelHub, ...]] = ContextVar("hubs", default=())
+_for_the_process: list[ModelHub] = []
 
 
 def current_hub() -> ModelHub:
     """The hub of the run this is part of; outside of any, one for the whole process."""
-    hub = _current.get()
-    if hub is not None:
-        return hub
-    if not _own_hub:
-        _own_hub.append(ModelHub())
-    return _own_hub[0]
+    if _hubs.get():
+        return _hubs.get()[-1]
+    if not _for_the_process:
+        _for_the_process.append(ModelHub())
+    return _for_the_process[0]
 
 
 def create_authenticated_model(model_id: str) -> Model:

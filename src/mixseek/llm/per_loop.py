@@ -1,7 +1,7 @@
 """One of a thing for every event loop: connections and locks belong to the loop they were first used on."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Lock
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -32,7 +32,3 @@ class PerLoop(Generic[T]):
         """The one of the running loop, which is forgotten; None if there is none."""
         with self._lock:
             return self._made.pop(asyncio.get_running_loop(), None)
-
-    def __iter__(self) -> Iterator[T]:
-        with self._lock:
-            return iter(list(self._made.values()))

@@ -16,23 +16,32 @@ class PriceList:
     def __init__(self, own: Mapping[str, PriceSettings] | None = None) -> None:
         self._own = dict(own or {})
         # Looking a stranger up costs as much as a tenth of a call, and it stays a stranger.
-        self._unknown: set[tuple[str | None, str | None]] = set()
+        self._unknown: set[tuple[str | None, ...]] = set()
 
     def cost(self, model: str, answer: ModelResponse) -> float | None:
         """US dollars for one answer of ``model``; None if no price is known."""
         if model in self._own:
             return _own_cost(self._own[model], answer)
-        named = (answer.provider_name, answer.model_name)
-        if named in self._unknown or answer.model_name is None:
+        named = (answer.provider_url, answer.provider_name, answer.model_name)
+        if named in self._unknown:
             return None
         try:
-            found = calc_price(answer.usage, answer.model_name, provider_id=answer.provider_name)
+            return _listed_cost(answer)
         except LookupError:
             self._unknown.add(named)
             return None
         except ValueError:  # counts that contradict each other cannot be priced
             return None
-        return float(found.total_price)
+
+
+def _listed_cost(answer: ModelResponse) -> float:
+    """By the address, which tells resellers of one model apart; then by the provider's name."""
+    name = answer.model_name or ""
+    try:
+        found = calc_price(answer.usage, name, provider_api_url=answer.provider_url or "")
+    except LookupError:
+        found = calc_price(answer.usage, name, provider_id=answer.provider_name or "")
+    return float(found.total_price)
 
 
 def _own_cost(price: PriceSettings, answer: ModelResponse) -> float:

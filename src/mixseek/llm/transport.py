@@ -34,9 +34,11 @@ MAX_ANSWER_BYTES = 32 * 1024 * 1024
 ONLY_LOOPBACK = "MIXSEEK_ONLY_LOOPBACK"
 
 _KEEP_ALIVE_SECONDS = 30
+# A time-out given as one number is meant for the answer; a server that cannot be reached is known much sooner.
+_MOST_CONNECT_SECONDS = 10.0
 # aiohttp decompresses these; what it gives on is plain, so the headers that describe the packing are left out.
 _ENCODINGS = "gzip, deflate"
-_NOT_PASSED_ON = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_NOT_PASSED_ON = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 _NOT_SENT = frozenset({"accept-encoding", "connection", "host"})
 
 
@@ -80,7 +82,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             answer = await self._send(request)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _translated(error) from error
-        headers = [(name, value) for name, value in answer.raw_headers if name.lower().decode() not in _NOT_PASSED_ON]
+        headers = [(name, value) for name, value in answer.raw_headers if name.lower() not in _NOT_PASSED_ON]
         return httpx2.Response(answer.status, headers=headers, stream=_Body(answer, self._max_answer_bytes))
 
     async def _send(self, request: httpx2.Request) -> aiohttp.ClientResponse:
@@ -171,7 +173,8 @@ def _headers(request: httpx2.Request) -> list[tuple[str, str]]:
 
 def _timeout(request: httpx2.Request) -> aiohttp.ClientTimeout:
     limits = request.extensions.get("timeout", {})
-    return aiohttp.ClientTimeout(total=None, sock_connect=limits.get("connect"), sock_read=limits.get("read"))
+    connect = min(limits.get("connect") or _MOST_CONNECT_SECONDS, _MOST_CONNECT_SECONDS)
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=limits.get("read"))
 
 
 @lru_cache(maxsize=256)

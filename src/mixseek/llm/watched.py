@@ -170,6 +170,9 @@ class WatchedModel(WrapperModel):
             return known
         course = _Course(self._backoff.clock())
         limits, settings = _limits(settings)
+        if self._over_our_transport:
+            # Between two pieces of an answer no more time may pass than for all of it; SDKs would give up after less.
+            settings["timeout"] = limits.timeout
         await self._note_start(entry, course)
         try:
             answer = await self._answer(asking, settings, limits, course)
@@ -194,7 +197,7 @@ class WatchedModel(WrapperModel):
         self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course
     ) -> ModelResponse:
         async with self._places.one():
-            seconds = min(limits.timeout, self._seconds_left(limits, course))
+            seconds = max(0.0, min(limits.timeout, self._seconds_left(limits, course)))
             with self._tried(course):
                 answer = await self._asked(asking(settings), seconds)
                 self._count(answer, course)
