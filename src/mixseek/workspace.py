@@ -59,6 +59,11 @@ class Workspace:
         """The results (DuckDB)."""
         return self.root / "mixseek.db"
 
+    @property
+    def journal(self) -> Path:
+        """What happened, call by call (SQLite)."""
+        return self.root / "journal.db"
+
     def resolve(self, path: Path | str) -> Path:
         """A path found inside a file: relative ones start at the workspace."""
         return self.root / Path(path).expanduser()

@@ -112,8 +112,7 @@ class Journal:
         if durable:
             await self._write(make_row)
         else:
-            self._refuse_if_closed()
-            self._writer.write_later(make_row)
+            self._write_later(make_row)
 
     async def record_call(self, call: ModelCall) -> None:
         """Keep a call that came to an end."""
@@ -130,6 +129,10 @@ class Journal:
     async def record_event(self, event: JournalEvent) -> None:
         """Keep an event; a sequence number that was used before is refused."""
         await self._write(partial(self._rows.event, event))
+
+    def record_event_later(self, event: JournalEvent) -> None:
+        """Keep an event with the next commit, in its order, without waiting for it."""
+        self._write_later(partial(self._rows.event, event))
 
     # --- finding what is already there ---
 
@@ -263,6 +266,10 @@ class Journal:
     async def _write(self, make_row: Callable[[], Row]) -> None:
         self._refuse_if_closed()
         await self._writer.write(make_row)
+
+    def _write_later(self, make_row: Callable[[], Row]) -> None:
+        self._refuse_if_closed()
+        self._writer.write_later(make_row)
 
     def _refuse_if_closed(self) -> None:
         # The writer may live on for another journal of the same file.

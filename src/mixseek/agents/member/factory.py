@@ -1,0 +1,41 @@
+"""From a member's settings to the member."""
+
+from mixseek import plugins
+from mixseek.agents.member.base import BaseMemberAgent
+from mixseek.config.schema import MemberAgentConfig
+from mixseek.records import AgentType
+from mixseek.workspace import Workspace
+
+__all__ = ["MemberAgentFactory"]
+
+plugins.members.register(AgentType.PLAIN, "mixseek.agents.member.plain:PlainMemberAgent")
+
+
+class MemberAgentFactory:
+    """Makes members of every registered type, and custom ones from the class their settings name."""
+
+    @staticmethod
+    def create_agent(config: MemberAgentConfig, *, workspace: Workspace | None = None) -> BaseMemberAgent:
+        """The member of these settings; a relative plugin path starts at the workspace."""
+        agent: BaseMemberAgent = _class_of(config, workspace)(config)
+        return agent
+
+    @staticmethod
+    def register_agent(agent_type: str, agent_class: type[BaseMemberAgent]) -> None:
+        """Let ``agent_type`` in a team file stand for ``agent_class``."""
+        plugins.members.register(agent_type, agent_class)
+
+    @staticmethod
+    def get_supported_types() -> list[str]:
+        """Every type a team file may name."""
+        return sorted({*plugins.members, AgentType.CUSTOM.value})
+
+
+def _class_of(config: MemberAgentConfig, workspace: Workspace | None) -> type[BaseMemberAgent]:
+    plugin = config.plugin
+    if plugin is None:
+        return plugins.members.get(config.type)
+    path = None
+    if plugin.path is not None:
+        path = (workspace or Workspace.locate()).resolve(plugin.path)
+    return plugins.members.load_class(plugin.agent_class, module=plugin.agent_module, path=path)

@@ -1,0 +1,168 @@
+"""Runs the metrics of a submission concurrently and weighs them.
+
+A judge sees the submission only as fenced data and gives its reason before its score. A score that is not a finite
+number leaves the submission unscored; a metric that fails is an :class:`EvaluationError`, never a zero.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from mixseek import plugins
+from mixseek.config.schema import (
+    EvaluatorSettings,
+    MetricSettings,
+    ModelParams,
+    PromptBuilderSettings,
+)
+from mixseek.errors import EvaluationError, MixSeekError
+from mixseek.evaluator.metrics.base import BaseMetric, Judge, LLMJudgeMetric
+from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, model_settings
+from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
+from mixseek.records import EvaluationRequest, EvaluationResult, MetricScore
+from mixseek.workspace import Workspace
+
+__all__ = ["Evaluator"]
+
+for _name, _module in (
+    ("ClarityCoherence", "clarity_coherence"),
+    ("Coverage", "coverage"),
+    ("Relevance", "relevance"),
+    ("LLMPlain", "llm_plain"),
+):
+    plugins.metrics.register(_name, f"mixseek.evaluator.metrics.{_module}:{_name}")
+
+
+class _Verdict(BaseModel):
+    """What a judge is asked for; the comment comes before the score, so that the score follows from it."""
+
+    evaluator_comment: str = Field(description="評価の理由と、改善のための具体的な助言")
+    score: float = Field(ge=0, le=100, description="スコア(0から100)")
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """A metric as it is used: under its own name and with its share of the score."""
+
+    name: str
+    metric: BaseMetric
+    weight: float
+
+
+_prompt: ContextVar[str | None] = ContextVar("evaluator_prompt", default=None)
+
+
+class Evaluator:
+    """Scores submissions by the metrics of its settings."""
+
+    def __init__(
+        self,
+        settings: EvaluatorSettings,
+        prompt_builder_settings: PromptBuilderSettings | None = None,
+        *,
+        hub: ModelHub | None = None,
+        workspace: Path | None = None,
+    ) -> None:
+        self.settings = settings
+        self._prompts = UserPromptBuilder(settings=prompt_builder_settings or PromptBuilderSettings())
+        self._hub = hub or current_hub()
+        self._workspace = workspace
+        self._metrics = [self._made(metric) for metric in settings.metrics]
+
+    def register_custom_metric(self, name: str, metric: BaseMetric) -> None:
+        """Use ``metric`` for every entry of the settings whose name or type is ``name``."""
+        used = {entry.name for entry in self.settings.metrics if name in {entry.name, entry.type}}
+        if not used:
+            raise EvaluationError(f"no metric of the settings is named {name!r}: add it to [[metrics]]")
+        self._metrics = [
+            _Weighed(known.name, metric, known.weight) if known.name in used else known for known in self._metrics
+        ]
+
+    def build_prompt(self, request: EvaluationRequest) -> str:
+        """The prompt all judges of this submission are given."""
+        context = EvaluatorPromptContext(user_query=request.user_query, submission=request.submission)
+        return self._prompts.build_evaluator_prompt(context)
+
+    async def evaluate(self, request: EvaluationRequest, *, prompt: str | None = None) -> EvaluationResult:
+        """All metrics of ``request`` and their weighted sum; the first that fails ends the others."""
+        token = _prompt.set(prompt or self.build_prompt(request))
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_scored(weighed, request)) for weighed in self._metrics]
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        finally:
+            _prompt.reset(token)
+        scores = [task.result() for task in tasks]
+        return EvaluationResult(metrics=scores, overall_score=self._overall(scores))
+
+    def _overall(self, scores: Sequence[MetricScore]) -> float | None:
+        total = sum(weighed.weight * score.score for weighed, score in zip(self._metrics, scores, strict=True))
+        return total if isfinite(total) else None
+
+    # --- making the metrics -------------------------------------------------------------------------------------------
+
+    def _made(self, entry: MetricSettings) -> _Weighed:
+        metric = self._class_of(entry)(**entry.options)
+        if isinstance(metric, LLMJudgeMetric):
+            metric.judge = self._judge(entry)
+        weight = 1 / len(self.settings.metrics) if entry.weight is None else entry.weight
+        return _Weighed(entry.name, metric, weight)
+
+    def _class_of(self, entry: MetricSettings) -> type[BaseMetric]:
+        custom = self.settings.custom_metrics.get(entry.type)
+        if custom is not None:
+            path = None if custom.path is None else Workspace.locate(self._workspace).resolve(custom.path)
+            return plugins.metrics.load_class(custom.class_name, module=custom.module, path=path)
+        if entry.type not in plugins.metrics and entry.system_instruction:
+            return plugins.metrics.get("LLMPlain")
+        return plugins.metrics.get(entry.type)
+
+    def _judge(self, entry: MetricSettings) -> Judge:
+        params = _parameters(entry, self.settings)
+        model = self._hub.model(entry.model or self.settings.llm_default.model or self.settings.default_model)
+
+        async def judge(metric_name: str, instruction: str, user_query: str, submission: str) -> MetricScore:
+            request = EvaluationRequest(user_query=user_query, submission=submission)
+            verdict = await ask(
+                model,
+                _Verdict,
+                prompt=_prompt.get() or self.build_prompt(request),
+                instructions=entry.system_instruction or instruction,
+                settings=model_settings(params),
+            )
+            return MetricScore(metric_name=metric_name, **verdict.model_dump())
+
+        return judge
+
+
+def _parameters(entry: MetricSettings, settings: EvaluatorSettings) -> ModelParams:
+    """A metric's own parameters, then those of all metrics, then the top level of the file."""
+    top: dict[str, Any] = {"max_retries": settings.max_retries, "timeout_seconds": settings.timeout_seconds}
+    layers = [
+        {name: getattr(layer, name) for name in ModelParams.model_fields} for layer in (settings.llm_default, entry)
+    ]
+    for layer in layers:
+        top |= {name: value for name, value in layer.items() if value is not None}
+    return ModelParams(**top)
+
+
+async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
+    scope = current_scope()
+    with (
+        calling(scope.model_copy(update={"role": "evaluator", "agent_name": weighed.name})) if scope else nullcontext()
+    ):
+        try:
+            score = await weighed.metric.evaluate(**request.model_dump())
+        except MixSeekError as error:
+            raise EvaluationError(f"metric {weighed.name!r} could not score: {error}") from error
+        except Exception as error:  # a stranger's metric may raise anything
+            raise EvaluationError(f"metric {weighed.name!r} failed: {type(error).__name__}: {error}") from error
+    return score.model_copy(update={"metric_name": weighed.name})

@@ -1,0 +1,119 @@
+"""Go on or stop: rules first, the model last.
+
+Below ``min_rounds`` a team goes on and at ``max_rounds`` it stops, whatever anyone thinks. In between the rules on its
+scores are looked at (a target, a plateau), and only then a model is asked whether another round is worth its money. A
+model that cannot be asked never ends a team: it goes on, and the record says why.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, Field
+
+from mixseek.config.schema import JudgmentSettings
+from mixseek.errors import ModelError
+from mixseek.llm import ModelHub, ask, model_settings
+from mixseek.records import ExitReason, ImprovementJudgment, RoundState
+
+__all__ = ["DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION", "Decision", "Judgment", "decide_by_rule"]
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION = """あなたは、チームがもう一度ラウンドを行う価値があるかを判定する審判です。
+提出履歴のスコアの推移、評価コメント、順位から、次のラウンドで意味のある改善が見込めるかを判断してください。
+改善の余地がはっきり残っていれば継続、改善が見込めない、または十分な品質に達していれば終了とします。
+まず根拠を述べ、そのあとで結論を出してください。"""
+
+
+class _Opinion(BaseModel):
+    """What the model is asked for; the reasoning comes before the verdict, so that the verdict follows from it."""
+
+    reasoning: str = Field(description="判定の根拠")
+    should_continue: bool = Field(description="次のラウンドを行うならtrue、終了するならfalse")
+    confidence_score: float = Field(ge=0, le=1, description="判定の確信度(0から1)")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided after a round, and, if the team stops, why."""
+
+    judgment: ImprovementJudgment
+    exit_reason: ExitReason | None = None
+
+
+class Judgment:
+    """Decides for a team after each of its rounds."""
+
+    def __init__(self, settings: JudgmentSettings, hub: ModelHub) -> None:
+        self.settings = settings
+        self._model = None if settings.model == "none" else hub.model(settings.model)
+
+    def asks_model(self, decision: Decision) -> bool:
+        """Whether the model has a say after this rule's decision; after the last round only for the record."""
+        if self._model is None:
+            return False
+        if decision.exit_reason == "max_rounds_reached":
+            return self.settings.judge_on_final_round
+        return decision is UNDECIDED
+
+    async def ask(self, prompt: str, timeout_seconds: float) -> ImprovementJudgment:
+        """The model's opinion, or "go on" with the reason why there is none."""
+        assert self._model is not None  # noqa: S101  # asks_model() is asked first
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                opinion = await ask(
+                    self._model,
+                    _Opinion,
+                    prompt=prompt,
+                    instructions=self.settings.system_instruction or DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION,
+                    settings=model_settings(self.settings),
+                )
+        except TimeoutError:
+            return _go_on(f"the judgment took longer than {timeout_seconds:g} s, so the team goes on")
+        except ModelError as error:
+            return _go_on(f"the judgment failed, so the team goes on: {error}")
+        return ImprovementJudgment(**opinion.model_dump())
+
+
+UNDECIDED = Decision(ImprovementJudgment(should_continue=True, reasoning="no rule decides", confidence_score=1.0))
+
+
+def decide_by_rule(
+    history: Sequence[RoundState], settings: JudgmentSettings, *, min_rounds: int, max_rounds: int
+) -> Decision:
+    """What the rules say after the latest round; :data:`UNDECIDED` if they say nothing."""
+    latest = history[-1]
+    if latest.round_number >= max_rounds:
+        return _stop("max_rounds_reached", f"round {latest.round_number} is the last of {max_rounds}")
+    if latest.round_number < min_rounds:
+        return Decision(_go_on(f"round {latest.round_number} of at least {min_rounds}", confidence=1.0))
+    if latest.evaluation_score is None:
+        return Decision(_go_on("the round has no score, so the team goes on", confidence=1.0))
+    if settings.target_score is not None and latest.evaluation_score >= settings.target_score:
+        return _stop(
+            "target_score_reached", f"score {latest.evaluation_score:.2f} reaches the target {settings.target_score:g}"
+        )
+    if settings.plateau_rounds is not None and _on_a_plateau(
+        history, settings.plateau_rounds, settings.plateau_min_gain
+    ):
+        gain = settings.plateau_min_gain or 0
+        return _stop("score_plateau", f"{settings.plateau_rounds} rounds without a gain of more than {gain:g}")
+    return UNDECIDED
+
+
+def _on_a_plateau(history: Sequence[RoundState], rounds: int, min_gain: float | None) -> bool:
+    scores = [state.evaluation_score for state in history if state.evaluation_score is not None]
+    if len(scores) <= rounds:
+        return False
+    before, since = scores[:-rounds], scores[-rounds:]
+    return max(since) - max(before) <= (min_gain or 0)
+
+
+def _stop(reason: ExitReason, words: str) -> Decision:
+    return Decision(ImprovementJudgment(should_continue=False, reasoning=words, confidence_score=1.0), reason)
+
+
+def _go_on(words: str, confidence: float = 0.0) -> ImprovementJudgment:
+    return ImprovementJudgment(should_continue=True, reasoning=words, confidence_score=confidence)

@@ -1,0 +1,295 @@
+"""Teams in parallel: limits, deadlines, retries, and the summary.
+
+Every file is read and every model built before the first call is paid for. Teams do not know of each other: what ends
+one never touches the others, and its finished rounds still count.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+from mixseek.config.manager import ConfigurationManager, RunSettings
+from mixseek.config.schema import OrchestratorSettings
+from mixseek.errors import MixSeekError, ModelError, NoResultError, StorageError, TeamTimeoutError
+from mixseek.events import Listener, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
+from mixseek.records import (
+    ExecutionStatus,
+    ExecutionSummary,
+    ExitReason,
+    FailedTeamInfo,
+    LeaderBoardEntry,
+    ModelUsage,
+    OrchestratorTask,
+    TeamStatus,
+    order_standings,
+    utc_now,
+)
+from mixseek.round_controller import OnRoundCompleteCallback, RoundController
+from mixseek.round_controller.run import Run, open_run
+from mixseek.workspace import Workspace
+
+__all__ = ["Orchestrator"]
+
+logger = logging.getLogger(__name__)
+
+
+class Orchestrator:
+    """Plays competitions by one configuration; several may run at the same time."""
+
+    def __init__(
+        self,
+        settings: OrchestratorSettings,
+        save_db: bool = True,
+        on_round_complete: OnRoundCompleteCallback | None = None,
+        *,
+        journal: bool = True,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        self.settings = settings
+        self._workspace = Workspace.locate(settings.workspace_path)
+        self._save_db = save_db
+        self._on_round_complete = on_round_complete
+        self._journal = journal
+        self._listeners = tuple(listeners)
+        self._statuses: dict[str, TeamStatus] = {}
+
+    async def execute(
+        self, user_prompt: str, timeout_seconds: int | None = None, execution_id: str | None = None
+    ) -> ExecutionSummary:
+        """Let all teams answer ``user_prompt``; ``timeout_seconds`` is for all rounds of one team."""
+        configured = ConfigurationManager(self._workspace.root).complete(self.settings)
+        task = _task(self.settings, user_prompt, timeout_seconds, execution_id)
+        run = open_run(
+            task.execution_id,
+            self._workspace,
+            save_db=self._save_db,
+            journal=self._journal,
+            providers=configured.providers,
+            orchestrator=self.settings,
+            listeners=self._listeners,
+        )
+        async with run:
+            statuses = self._watch(configured)
+            execution = _Execution(task, configured, run, self._workspace, self._on_round_complete, statuses)
+            return await execution.play()
+
+    def get_team_status(self, team_id: str) -> TeamStatus:
+        """Where a team stands in the execution that was started last."""
+        return self._statuses[team_id]
+
+    def get_all_team_statuses(self) -> list[TeamStatus]:
+        """Where all teams stand in the execution that was started last."""
+        return list(self._statuses.values())
+
+    def _watch(self, configured: RunSettings) -> dict[str, TeamStatus]:
+        """A fresh table for one execution, so that two at the same time do not mix."""
+        self._statuses = {
+            team.team_id: TeamStatus(team_id=team.team_id, team_name=team.team_name) for team in configured.teams
+        }
+        return self._statuses
+
+
+class _Execution:
+    """One competition, from the first team's start to the summary."""
+
+    def __init__(
+        self,
+        task: OrchestratorTask,
+        configured: RunSettings,
+        run: Run,
+        workspace: Workspace,
+        on_round_complete: OnRoundCompleteCallback | None,
+        statuses: dict[str, TeamStatus],
+    ) -> None:
+        self._task = task
+        self._configured = configured
+        self._run = run
+        self._statuses = statuses
+        self._places = asyncio.Semaphore(configured.orchestrator.max_concurrent_teams)
+        self._results: list[LeaderBoardEntry] = []
+        self._failures: list[FailedTeamInfo] = []
+        self._controllers = [
+            RoundController(
+                Path(reference.config),
+                workspace.root,
+                task,
+                configured.evaluator,
+                configured.judgment,
+                configured.prompt_builder,
+                on_round_complete=on_round_complete,
+                template_dir=_template_dir(configured, workspace),
+                team_settings=team,
+                run=run,
+            )
+            for reference, team in zip(configured.orchestrator.teams, configured.teams, strict=True)
+        ]
+
+    async def play(self) -> ExecutionSummary:
+        """All teams, then the summary; results are returned even if the summary cannot be written."""
+        started = time.monotonic()
+        names = {team.team_id: team.team_name for team in self._configured.teams}
+        where = {"execution_id": self._task.execution_id}
+        await self._run.tell_for_good(
+            RunStarted(**where, user_prompt=self._task.user_prompt, team_names=names, max_rounds=self._task.max_rounds)
+        )
+        async with asyncio.TaskGroup() as group:
+            for controller in self._controllers:
+                group.create_task(self._play_team(controller))
+        summary = self._summary(time.monotonic() - started)
+        await self._save(summary)
+        await self._run.tell_for_good(RunFinished(**where, summary=summary))
+        return summary
+
+    # --- one team -----------------------------------------------------------------------------------------------------
+
+    async def _play_team(self, controller: RoundController) -> None:
+        async with self._places:
+            try:
+                best = await self._try(controller)
+            except Exception as error:  # noqa: BLE001  # the edge where one team must not take down the others
+                await self._fail(controller, error)
+            else:
+                self._results.append(best)
+                self._note(controller, status="completed", completed_at=utc_now())
+                await self._run.tell_for_good(TeamFinished(**self._where(controller), best=best))
+
+    async def _try(self, controller: RoundController) -> LeaderBoardEntry:
+        """Play, and after a failure again from the first unfinished round, within the one deadline of the team."""
+        deadline = time.monotonic() + self._task.timeout_seconds
+        self._note(controller, status="running", started_at=utc_now())
+        attempts = self._configured.orchestrator.max_retries_per_team + 1
+        for attempt in range(1, attempts + 1):
+            self._run.tell(TeamStarted(**self._where(controller), attempt=attempt))
+            try:
+                return await controller.run_round(self._task.user_prompt, deadline - time.monotonic())
+            except (TeamTimeoutError, NoResultError):
+                raise
+            except Exception as error:
+                if attempt == attempts or not _worth_another_try(error):
+                    raise
+                logger.warning("team %r failed and tries again: %s", controller.get_team_id(), error)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _fail(self, controller: RoundController, error: Exception) -> None:
+        """Note why a team cannot go on; its best finished round still counts."""
+        timed_out = isinstance(error, TeamTimeoutError)
+        reason = str(error) if isinstance(error, MixSeekError) else f"{type(error).__name__}: {error}"
+        logger.warning(
+            "team %r failed: %s", controller.get_team_id(), reason, exc_info=not isinstance(error, MixSeekError)
+        )
+        best = await self._best_so_far(controller, "partial_failure_timeout" if timed_out else "partial_failure")
+        team_id, team_name = controller.get_team_id(), controller.get_team_name()
+        self._failures.append(FailedTeamInfo(team_id=team_id, team_name=team_name, error_message=reason))
+        self._note(
+            controller, status="timeout" if timed_out else "failed", completed_at=utc_now(), error_message=reason
+        )
+        await self._run.tell_for_good(TeamFailed(**self._where(controller), reason=reason, best=best))
+
+    async def _best_so_far(self, controller: RoundController, reason: ExitReason) -> LeaderBoardEntry | None:
+        if controller.standing is None:
+            return None
+        try:
+            best = await controller.finish(reason)
+        except StorageError:
+            logger.exception("the final submission of team %r could not be marked", controller.get_team_id())
+            best = controller.best(reason)
+        self._results.append(best)
+        return best
+
+    def _where(self, controller: RoundController) -> dict[str, str]:
+        return {
+            "execution_id": self._task.execution_id,
+            "team_id": controller.get_team_id(),
+            "team_name": controller.get_team_name(),
+        }
+
+    def _note(self, controller: RoundController, **changes: object) -> None:
+        team_id = controller.get_team_id()
+        self._statuses[team_id] = self._statuses[team_id].model_copy(update=changes)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _summary(self, seconds: float) -> ExecutionSummary:
+        results = self._in_order()
+        bill = self._run.meter.bill()
+        return ExecutionSummary(
+            execution_id=self._task.execution_id,
+            user_prompt=self._task.user_prompt,
+            team_results=results,
+            best_team_id=results[0].team_id if results else None,
+            best_score=results[0].score if results else None,
+            total_execution_time_seconds=seconds,
+            failed_teams_info=self._failures,
+            usage=self._run.meter.usage,
+            cost_usd=_cost(bill),
+            bill=bill,
+        )
+
+    def _in_order(self) -> list[LeaderBoardEntry]:
+        """Final submissions by the one order of teams, which looks at all their rounds."""
+        finals = {entry.team_id: entry for entry in self._results}
+        standings = order_standings(each for controller in self._controllers if (each := controller.standing))
+        return [finals[standing.team_id] for standing in standings if standing.team_id in finals]
+
+    async def _save(self, summary: ExecutionSummary) -> None:
+        if self._run.store is None:
+            return
+        try:
+            await self._run.store.save_execution_summary(
+                summary.execution_id,
+                summary.user_prompt,
+                _status(summary),
+                [entry.model_dump(mode="json") for entry in summary.team_results],
+                summary.total_teams,
+                summary.best_team_id,
+                summary.best_score,
+                summary.total_execution_time_seconds,
+            )
+        except StorageError:
+            logger.exception("the summary of execution %s could not be written", summary.execution_id)
+
+
+def _task(
+    settings: OrchestratorSettings, user_prompt: str, timeout_seconds: int | None, execution_id: str | None
+) -> OrchestratorTask:
+    return OrchestratorTask(
+        execution_id=execution_id or str(uuid4()),
+        user_prompt=user_prompt,
+        team_configs=[Path(team.config) for team in settings.teams],
+        timeout_seconds=timeout_seconds or settings.timeout_per_team_seconds,
+        max_rounds=settings.max_rounds,
+        min_rounds=settings.min_rounds,
+        submission_timeout_seconds=settings.submission_timeout_seconds,
+        judgment_timeout_seconds=settings.judgment_timeout_seconds,
+    )
+
+
+def _template_dir(configured: RunSettings, workspace: Workspace) -> Path | None:
+    """The workspace's own template files, unless a template was named more explicitly than by the default file."""
+    explicit = configured.orchestrator.prompt_builder_config is not None or configured.prompt_from_environment
+    return workspace.prompt_templates if workspace.prompt_templates.is_dir() and not explicit else None
+
+
+def _worth_another_try(error: BaseException) -> bool:
+    """Whether the same could go well the next time: a wrong key or a spent limit will not."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ModelError):
+            return cause.retryable
+        cause = cause.__cause__
+    return True
+
+
+def _status(summary: ExecutionSummary) -> ExecutionStatus:
+    if not summary.team_results:
+        return "failed"
+    return "partial_failure" if summary.failed_teams_info else "completed"
+
+
+def _cost(bill: Sequence[ModelUsage]) -> float | None:
+    """The sum, or None where any price is not known: a part of the bill must not pass for the whole."""
+    costs = [line.cost_usd for line in bill]
+    return None if None in costs else sum(cost for cost in costs if cost is not None)

@@ -1,0 +1,428 @@
+"""One team's rounds: prompt, leader, evaluator, leader board, judgment, and again.
+
+The controller can be started again after a failure: finished rounds stay as they are, a submission that could not be
+scored is scored again, and only what is missing is played.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from mixseek.agents.leader.agent import LEADER, Leader, Turn
+from mixseek.agents.member.base import BaseMemberAgent
+from mixseek.agents.member.factory import MemberAgentFactory
+from mixseek.config.manager import read_team_settings
+from mixseek.config.schema import (
+    EvaluatorSettings,
+    JudgmentSettings,
+    PromptBuilderSettings,
+    RoundPromptConfig,
+    TeamSettings,
+)
+from mixseek.errors import EvaluationError, NoResultError, RoundTimeoutError, SubmissionError, TeamTimeoutError
+from mixseek.evaluator import Evaluator
+from mixseek.events import (
+    RoundFailed,
+    RoundFinished,
+    RoundJudged,
+    RoundStarted,
+    SubmissionEvaluated,
+    SubmissionMade,
+)
+from mixseek.judgment import Decision, Judgment, decide_by_rule
+from mixseek.llm import Scope, calling
+from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
+from mixseek.records import (
+    EvaluationRequest,
+    ExitReason,
+    ImprovementJudgment,
+    LeaderBoardEntry,
+    MemberSubmission,
+    MemberSubmissionsRecord,
+    ModelRole,
+    ModelUsage,
+    OrchestratorTask,
+    RoundResult,
+    RoundState,
+    Standing,
+    Usage,
+    utc_now,
+)
+from mixseek.round_controller.prompts import RoundPrompts
+from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
+from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.workspace import Workspace
+
+__all__ = ["OnRoundCompleteCallback", "RoundController"]
+
+logger = logging.getLogger(__name__)
+
+NOT_FINITE = "a metric gave no finite number"
+
+OnRoundCompleteCallback = Callable[[RoundState, list[MemberSubmission]], Awaitable[None]]
+"""Called after every round; what it raises is logged and never stops a run."""
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    """A submission that is made and kept, and may still have to be scored."""
+
+    number: int
+    turn: Turn
+    started_at: datetime
+
+
+class RoundController:
+    """Plays the rounds of one team. One instance belongs to one team and one event loop."""
+
+    def __init__(
+        self,
+        team_config_path: Path,
+        workspace: Path,
+        task: OrchestratorTask,
+        evaluator_settings: EvaluatorSettings,
+        judgment_settings: JudgmentSettings,
+        prompt_builder_settings: PromptBuilderSettings,
+        save_db: bool = True,
+        on_round_complete: OnRoundCompleteCallback | None = None,
+        *,
+        prompt_builder: PromptBuilder | TeamPromptBuilder | None = None,
+        prompt_config: RoundPromptConfig | None = None,
+        template_dir: Path | None = None,
+        team_settings: TeamSettings | None = None,
+        store: AggregationStore | None = None,
+        run: Run | None = None,
+    ) -> None:
+        self._place = Workspace.locate(workspace)
+        self._task = task
+        self._team = team_settings or read_team_settings(team_config_path, workspace)
+        self._on_round_complete = on_round_complete
+        self._owns_run = run is None
+        self._run = run or open_run(task.execution_id, self._place, store=store, save_db=save_db)
+        self._members = [MemberAgentFactory.create_agent(each, workspace=self._place) for each in self._team.members]
+        self._leader = Leader(self._team, self._members, self._run.hub)
+        self._evaluator = Evaluator(
+            evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root
+        )
+        self._judgment = Judgment(judgment_settings, self._run.hub)
+        self._prompts = RoundPrompts(
+            prompt_builder_settings,
+            strategy=prompt_builder,
+            template_dir=template_dir,
+            config=prompt_config,
+            journal=self._run.journal,
+        )
+        self._history: list[RoundState] = []
+        self._entries: list[LeaderBoardEntry] = []
+        self._unscored: _Submitted | None = None
+        self._exit_reason: ExitReason = "max_rounds_reached"
+        self._attempt = 0
+        self._user_prompt = task.user_prompt
+
+    def get_team_id(self) -> str:
+        """The team's id."""
+        return self._team.team_id
+
+    def get_team_name(self) -> str:
+        """The team's name."""
+        return self._team.team_name
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    async def run_round(self, user_prompt: str, timeout_seconds: int) -> LeaderBoardEntry:
+        """Play all rounds and return the best; called again after a failure, it goes on where it stopped."""
+        self._attempt += 1
+        self._user_prompt = user_prompt
+        limit = asyncio.timeout(timeout_seconds)
+        try:
+            async with limit, self._ready():
+                return await self._play_rounds()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TeamTimeoutError(f"all rounds together took longer than {timeout_seconds} s") from error
+
+    async def run_round_with_timeout(self, user_prompt: str, timeout_seconds: int) -> RoundResult:
+        """:meth:`run_round` with what it consumed and how long it took."""
+        started = time.monotonic()
+        best = await self.run_round(user_prompt, timeout_seconds)
+        state = self._history[best.round_number - 1]
+        return RoundResult(
+            execution_id=best.execution_id,
+            team_id=best.team_id,
+            team_name=best.team_name,
+            round_number=best.round_number,
+            submission_content=best.submission_content,
+            evaluation_score=best.score,
+            evaluation_feedback=state.evaluation_feedback,
+            usage=_total(self._run.meter.bill(team_id=best.team_id)),
+            execution_time_seconds=time.monotonic() - started,
+        )
+
+    async def _play_rounds(self) -> LeaderBoardEntry:
+        for number in range(len(self._history) + 1, self._task.max_rounds + 1):
+            state = await self._play(number)
+            verdict = await self.should_continue_round(state)
+            if not verdict.should_continue:
+                break
+        return await self.finish(self._exit_reason)
+
+    async def _play(self, number: int) -> RoundState:
+        """One round, from the prompt to the leader board; a round without a submission has failed, but is a round."""
+        started_at, submissions = utc_now(), list[MemberSubmission]()
+        try:
+            submitted = self._unscored or await self._submit(number, started_at, submissions)
+        except (SubmissionError, RoundTimeoutError) as failure:
+            state = self._unscored_state(number, "", str(failure), started_at)
+            await self._record(state, submissions, failed=True)
+            return state
+        state = await self._score(submitted)
+        await self._record(state, submitted.turn.members)
+        return state
+
+    async def _submit(self, number: int, started_at: datetime, submissions: list[MemberSubmission]) -> _Submitted:
+        prompt = await self._prompts.team_prompt(self._context(number))
+        self._run.tell(RoundStarted(**self._where(), round_number=number, prompt=prompt))
+        limit = asyncio.timeout(self._task.submission_timeout_seconds)
+        messages: list[JsonValue] = []
+        try:
+            with self._calling(number, "leader", LEADER) as scope:
+                async with limit:
+                    turn = await self._leader.play(prompt, scope, self._run.tell, submissions)
+            messages = turn.messages
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise RoundTimeoutError(f"no submission within {self._task.submission_timeout_seconds} s") from error
+        finally:
+            await self._keep_history(number, submissions, messages)
+        self._run.tell(SubmissionMade(**self._where(), round_number=number, submission_content=turn.submission))
+        return _Submitted(number, turn, started_at)
+
+    async def _score(self, submitted: _Submitted) -> RoundState:
+        """The scored round; a submission that cannot be scored is kept as it is, and the team's run ends there."""
+        number, content = submitted.number, submitted.turn.submission
+        self._unscored = submitted
+        request = EvaluationRequest(
+            user_query=self._user_prompt, submission=content, **self._where(), round_number=number
+        )
+        prompt = await self._prompts.evaluator_prompt(request)
+        try:
+            with self._calling(number, "evaluator", "evaluator"):
+                result = await self._evaluator.evaluate(request, prompt=prompt)
+        except EvaluationError as error:
+            state = self._unscored_state(number, content, str(error), submitted.started_at)
+            await self._write(self._entry(state), state)
+            raise
+        self._unscored = None
+        self._run.tell(
+            SubmissionEvaluated(
+                **self._where(), round_number=number, score=result.overall_score, metrics=result.metrics
+            )
+        )
+        if result.overall_score is None:
+            return self._unscored_state(number, content, NOT_FINITE, submitted.started_at, result.feedback_summary)
+        return RoundState(
+            round_number=number,
+            submission_content=content,
+            evaluation_score=result.overall_score,
+            score_details=result.to_score_details(),
+            evaluation_feedback=result.feedback_summary,
+            round_started_at=submitted.started_at,
+            round_ended_at=utc_now(),
+            message_history=submitted.turn.messages,
+        )
+
+    # --- go on or stop ------------------------------------------------------------------------------------------------
+
+    async def should_continue_round(self, state: RoundState) -> ImprovementJudgment:
+        """Whether another round is played after ``state``; decided by rules, else by the model, and recorded."""
+        rule = decide_by_rule(
+            self._history,
+            self._judgment.settings,
+            min_rounds=self._task.min_rounds,
+            max_rounds=self._task.max_rounds,
+        )
+        opinion = await self._opinion(rule, state)
+        recorded = opinion or rule.judgment
+        await self._record_judgment(state, recorded)
+        if rule.exit_reason is not None:
+            self._exit_reason = rule.exit_reason
+            return rule.judgment
+        if not recorded.should_continue:
+            self._exit_reason = "no_improvement_expected"
+        return recorded
+
+    async def _opinion(self, rule: Decision, state: RoundState) -> ImprovementJudgment | None:
+        if state.evaluation_score is None or not self._judgment.asks_model(rule):
+            return None
+        prompt = await self._prompts.judgment_prompt(self._context(state.round_number))
+        with self._calling(state.round_number, "judgment", "judgment"):
+            return await self._judgment.ask(prompt, self._task.judgment_timeout_seconds)
+
+    async def _record_judgment(self, state: RoundState, judgment: ImprovementJudgment) -> None:
+        usage = self._bill(state.round_number, judgment=True)
+        if self._run.store is not None:
+            await self._run.store.save_round_status(
+                self._task.execution_id,
+                self._team.team_id,
+                self._team.team_name,
+                state.round_number,
+                **judgment.model_dump(),
+                round_started_at=state.round_started_at,
+                round_ended_at=state.round_ended_at,
+                usage=usage,
+            )
+        self.update_round_state(state.model_copy(update={"improvement_judgment": judgment}))
+        await self._run.tell_for_good(
+            RoundJudged(**self._where(), round_number=state.round_number, judgment=judgment, usage=usage)
+        )
+
+    # --- what is kept -------------------------------------------------------------------------------------------------
+
+    def load_previous_round(self, round_number: int) -> RoundState | None:
+        """A round this controller has played; None if it has not."""
+        return next((state for state in self._history if state.round_number == round_number), None)
+
+    def update_round_state(self, state: RoundState) -> None:
+        """Add a round to the history, or replace what was known of it."""
+        self._history = sorted(
+            [*(each for each in self._history if each.round_number != state.round_number), state],
+            key=lambda each: each.round_number,
+        )
+
+    async def finish(self, reason: ExitReason) -> LeaderBoardEntry:
+        """Mark the best finished round as the team's final submission, with the reason it stopped."""
+        best = self.best(reason)
+        if self._run.store is not None:
+            await self._run.store.mark_final_submission(best.execution_id, best.team_id, best.round_number, reason)
+        return best
+
+    def best(self, reason: ExitReason) -> LeaderBoardEntry:
+        """The best finished round as a final submission."""
+        best = best_entry(self._entries)
+        if best is None:
+            last = f"; the last one: {self._history[-1].evaluation_feedback}" if self._history else ""
+            raise NoResultError(f"no round of team {self._team.team_id!r} has a scored submission{last}")
+        return best.model_copy(update={"final_submission": True, "exit_reason": reason, "updated_at": utc_now()})
+
+    @property
+    def standing(self) -> Standing | None:
+        """Where the team stands by its finished rounds; None without a scored one."""
+        return standing_of(self._entries)
+
+    async def _record(self, state: RoundState, submissions: list[MemberSubmission], *, failed: bool = False) -> None:
+        entry = self._entry(state)
+        usage = await self._write(entry, state)
+        self._entries.append(entry)
+        self.update_round_state(state)
+        finished = RoundFailed if failed else RoundFinished
+        await self._run.tell_for_good(finished(**self._where(), state=state, entry=entry, usage=usage))
+        await self._call_hook(state, submissions)
+
+    async def _write(self, entry: LeaderBoardEntry, state: RoundState) -> list[ModelUsage]:
+        usage = self._bill(state.round_number)
+        if self._run.store is None:
+            self._run.memory.put(entry)
+        else:
+            await self._run.store.save_round(
+                entry, round_started_at=state.round_started_at, round_ended_at=state.round_ended_at, usage=usage
+            )
+        return usage
+
+    async def _keep_history(
+        self, number: int, submissions: Sequence[MemberSubmission], messages: Sequence[JsonValue]
+    ) -> None:
+        if self._run.store is not None:
+            record = MemberSubmissionsRecord(
+                **self._where(), team_name=self._team.team_name, round_number=number, submissions=list(submissions)
+            )
+            await self._run.store.save_aggregation(self._task.execution_id, record, messages)
+
+    async def _call_hook(self, state: RoundState, submissions: list[MemberSubmission]) -> None:
+        if self._on_round_complete is None:
+            return
+        try:
+            await self._on_round_complete(state, submissions)
+        except Exception:  # a hook looks at a run and must never be able to end it
+            logger.exception("on_round_complete failed after round %d of %r", state.round_number, self._team.team_id)
+
+    def _entry(self, state: RoundState) -> LeaderBoardEntry:
+        return LeaderBoardEntry(
+            **self._where(),
+            team_name=self._team.team_name,
+            round_number=state.round_number,
+            submission_content=state.submission_content,
+            score=state.evaluation_score,
+            score_details=state.score_details,
+        )
+
+    def _unscored_state(
+        self, number: int, content: str, reason: str, started_at: datetime, feedback: str = ""
+    ) -> RoundState:
+        return RoundState(
+            round_number=number,
+            submission_content=content,
+            evaluation_score=None,
+            score_details={"reason": reason},
+            evaluation_feedback=feedback or reason,
+            round_started_at=started_at,
+            round_ended_at=utc_now(),
+        )
+
+    def _bill(self, number: int, *, judgment: bool = False) -> list[ModelUsage]:
+        lines = self._run.meter.bill(team_id=self._team.team_id, round_number=number)
+        return [line for line in lines if (line.role == "judgment") == judgment]
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    def _where(self) -> dict[str, str]:
+        return {"execution_id": self._task.execution_id, "team_id": self._team.team_id}
+
+    def _context(self, number: int) -> RoundPromptContext:
+        return RoundPromptContext(
+            **self._where(),
+            user_prompt=self._user_prompt,
+            round_number=number,
+            round_history=self._history,
+            team_name=self._team.team_name,
+            store=self._run.board,
+        )
+
+    @contextmanager
+    def _calling(self, number: int, role: ModelRole, agent_name: str) -> Iterator[Scope]:
+        scope = Scope(**self._where(), round_number=number, role=role, agent_name=agent_name, attempt=self._attempt)
+        with calling(scope, self._run.meter):
+            yield scope
+
+    @asynccontextmanager
+    async def _ready(self) -> AsyncGenerator[None]:
+        """Everything a run of rounds needs, made ready before and let go of afterwards."""
+        async with AsyncExitStack() as stack:
+            if self._owns_run:
+                await stack.enter_async_context(self._run)
+            for member in self._members:
+                await member.initialize()
+                stack.push_async_callback(_clean_up, member)
+            yield
+
+
+async def _clean_up(member: BaseMemberAgent) -> None:
+    try:
+        await member.cleanup()
+    except Exception:  # what a member leaves behind must not cost the team its result
+        logger.exception("member %r could not clean up", member.agent_name)
+
+
+def _total(bill: Sequence[ModelUsage]) -> Usage:
+    lines = (
+        Usage(requests=line.requests, input_tokens=line.input_tokens, output_tokens=line.output_tokens) for line in bill
+    )
+    return sum(lines, start=Usage())

@@ -1,0 +1,128 @@
+"""The prompts of one team's rounds, and what would make them differ a second time, for the journal."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mixseek.config.schema import PromptBuilderSettings, RoundPromptConfig
+from mixseek.prompt_builder import (
+    EvaluatorPromptContext,
+    Jinja2PromptBuilder,
+    PromptBuilder,
+    RoundPromptContext,
+    StrategyPromptBuilder,
+    TeamPromptBuilder,
+    UserPromptBuilder,
+)
+from mixseek.prompt_builder.fence import new_nonce
+from mixseek.prompt_builder.formatters import get_current_datetime_with_timezone
+from mixseek.records import EvaluationRequest, RankingSource, utc_now
+from mixseek.storage.journal import Journal, RoundPrompt
+
+__all__ = ["RoundPrompts"]
+
+Ranking = Sequence[dict[str, Any]]
+
+
+class RoundPrompts:
+    """Builds the prompts of a team and of its judgment; each is in the journal before it is used."""
+
+    def __init__(
+        self,
+        settings: PromptBuilderSettings,
+        *,
+        strategy: PromptBuilder | TeamPromptBuilder | None = None,
+        template_dir: Path | None = None,
+        config: RoundPromptConfig | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        if config is not None:
+            settings = settings.model_copy(update={"round_prompt": config})
+        self._clock, self._nonce = "", ""
+        self._own = UserPromptBuilder(settings=settings, clock=self._tell_time, nonce=self._draw_nonce)
+        self._team = _team_builder(self._own, strategy, template_dir, settings.round_prompt)
+        self._journal = journal
+
+    async def team_prompt(self, context: RoundPromptContext) -> str:
+        """What the leader is told."""
+        seen = _Seen(context.store)
+        prompt = await self._team.build_team_prompt(context.model_copy(update={"store": seen.source}))
+        await self._keep("leader", prompt, context, ranking=seen.ranking)
+        return prompt
+
+    async def judgment_prompt(self, context: RoundPromptContext) -> str:
+        """What the judgment is told."""
+        seen = _Seen(context.store)
+        prompt = await self._own.build_judgment_prompt(context.model_copy(update={"store": seen.source}))
+        await self._keep("judgment", prompt, context, ranking=seen.ranking, nonce=self._nonce)
+        return prompt
+
+    async def evaluator_prompt(self, request: EvaluationRequest) -> str:
+        """What every judge of a submission is told."""
+        context = EvaluatorPromptContext(user_query=request.user_query, submission=request.submission)
+        prompt = self._own.build_evaluator_prompt(context)
+        await self._keep("evaluator", prompt, request, nonce=self._nonce)
+        return prompt
+
+    async def _keep(
+        self,
+        role: str,
+        prompt: str,
+        about: RoundPromptContext | EvaluationRequest,
+        *,
+        ranking: Ranking | None = None,
+        nonce: str | None = None,
+    ) -> None:
+        if self._journal is None:
+            return
+        await self._journal.record_prompt(
+            RoundPrompt(
+                execution_id=about.execution_id or "",
+                team_id=about.team_id or "",
+                round_number=about.round_number or 0,
+                role=role,
+                text=prompt,
+                clock=self._clock,
+                ranking=None if ranking is None else list(ranking),
+                nonce=nonce,
+                made_at=utc_now(),
+            )
+        )
+
+    def _tell_time(self) -> str:
+        self._clock = get_current_datetime_with_timezone()
+        return self._clock
+
+    def _draw_nonce(self) -> str:
+        self._nonce = new_nonce()
+        return self._nonce
+
+
+class _Seen:
+    """A ranking source that remembers what it showed."""
+
+    def __init__(self, board: RankingSource | None) -> None:
+        self._board = board
+        self.ranking: Ranking | None = None
+
+    @property
+    def source(self) -> "_Seen | None":
+        return None if self._board is None else self
+
+    async def get_leader_board_ranking(self, execution_id: str) -> Ranking:
+        assert self._board is not None  # noqa: S101  # source is None otherwise
+        self.ranking = await self._board.get_leader_board_ranking(execution_id)
+        return self.ranking
+
+
+def _team_builder(
+    own: UserPromptBuilder,
+    strategy: PromptBuilder | TeamPromptBuilder | None,
+    template_dir: Path | None,
+    config: RoundPromptConfig | None,
+) -> TeamPromptBuilder:
+    if strategy is None and template_dir is not None:
+        strategy = Jinja2PromptBuilder(template_dir, config)
+    if strategy is None:
+        return own
+    return StrategyPromptBuilder(strategy) if isinstance(strategy, PromptBuilder) else strategy

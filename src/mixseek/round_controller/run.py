@@ -1,0 +1,168 @@
+"""What the teams of one execution share: models, the meter, the stores, the leader board, and whoever listens."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from mixseek.config.schema import OrchestratorSettings, ProvidersSettings, StorageSettings
+from mixseek.events import Event, EventBus, Listener, ModelCalled
+from mixseek.llm import FinishedCall, Meter, ModelHub
+from mixseek.records import LeaderBoardEntry, RankingSource, Standing, order_standings
+from mixseek.redaction import Redactor
+from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.storage.journal import Journal, JournalEvent
+from mixseek.workspace import Workspace
+
+__all__ = ["MemoryBoard", "Run", "best_entry", "open_run", "standing_of"]
+
+
+class MemoryBoard:
+    """The leader board of a run that keeps no database."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str, int], LeaderBoardEntry] = {}
+
+    def put(self, entry: LeaderBoardEntry) -> None:
+        """Add a round, or replace what was known of it."""
+        self._entries[entry.execution_id, entry.team_id, entry.round_number] = entry
+
+    async def get_leader_board_ranking(self, execution_id: str) -> Sequence[dict[str, Any]]:
+        """The teams of an execution in order."""
+        teams: dict[str, list[LeaderBoardEntry]] = {}
+        for entry in self._entries.values():
+            if entry.execution_id == execution_id:
+                teams.setdefault(entry.team_id, []).append(entry)
+        standings = [standing for entries in teams.values() if (standing := standing_of(entries)) is not None]
+        return [
+            {
+                "team_id": standing.team_id,
+                "team_name": standing.team_name,
+                "max_score": standing.best_score,
+                "total_rounds": standing.total_rounds,
+            }
+            for standing in order_standings(standings)
+        ]
+
+
+def best_entry(entries: Sequence[LeaderBoardEntry]) -> LeaderBoardEntry | None:
+    """A team's best round: the highest score, the later one on a tie; None if none was scored."""
+    scored = [(entry.score, entry.round_number, entry) for entry in entries if entry.score is not None]
+    return max(scored, key=lambda each: each[:2])[2] if scored else None
+
+
+def standing_of(entries: Sequence[LeaderBoardEntry]) -> Standing | None:
+    """Where a team stands by all of its rounds; None if none was scored."""
+    best, latest = best_entry(entries), max(entries, key=lambda entry: entry.round_number)
+    if best is None or best.score is None:
+        return None
+    return Standing(
+        team_id=latest.team_id,
+        team_name=latest.team_name,
+        best_score=best.score,
+        latest_round=latest.round_number,
+        total_rounds=len(entries),
+    )
+
+
+@dataclass
+class Run:
+    """One execution as its teams see it."""
+
+    execution_id: str
+    hub: ModelHub
+    store: AggregationStore | None = None
+    journal: Journal | None = None
+    events: EventBus = field(default_factory=EventBus)
+    memory: MemoryBoard = field(default_factory=MemoryBoard)
+    _sequences: Counter[str | None] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.meter = Meter(on_call=self._tell_call, journal=self.journal)
+
+    @property
+    def board(self) -> RankingSource:
+        """Where the ranking is read from."""
+        return self.memory if self.store is None else self.store
+
+    def tell(self, event: Event) -> None:
+        """Hand an event to whoever listens, and to the journal, which keeps it in its own time but in order."""
+        self.events.emit(event)
+        if self.journal is not None:
+            self.journal.record_event_later(self._kept(event))
+
+    async def tell_for_good(self, event: Event) -> None:
+        """:meth:`tell`, and come back when the journal has it."""
+        self.events.emit(event)
+        if self.journal is not None:
+            await self.journal.record_event(self._kept(event))
+
+    def _kept(self, event: Event) -> JournalEvent:
+        sequence = self._sequences[event.team_id]
+        self._sequences[event.team_id] += 1
+        return JournalEvent(
+            execution_id=event.execution_id,
+            team_id=event.team_id,
+            sequence=sequence,
+            kind=event.kind,
+            at=event.at,
+            payload=event.payload(),
+        )
+
+    def _tell_call(self, call: FinishedCall) -> None:
+        if call.scope is None:
+            return
+        self.tell(
+            ModelCalled(
+                execution_id=self.execution_id,
+                team_id=call.scope.team_id,
+                round_number=call.scope.round_number,
+                role=call.scope.role,
+                agent_name=call.scope.agent_name,
+                model=call.model,
+                seconds=call.seconds,
+                attempts=call.attempts,
+                input_tokens=call.usage.input_tokens,
+                output_tokens=call.usage.output_tokens,
+                cost_usd=call.cost_usd,
+                error=call.error,
+            )
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.hub.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.hub.__aexit__(kind, error, traceback)
+        if self.journal is not None:
+            await self.journal.aclose()
+        if self.store is not None:
+            await self.store.close()
+
+
+def open_run(
+    execution_id: str,
+    workspace: Workspace,
+    *,
+    store: AggregationStore | None = None,
+    save_db: bool = True,
+    journal: bool = True,
+    providers: ProvidersSettings | None = None,
+    orchestrator: OrchestratorSettings | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Run:
+    """A run in this workspace; without ``save_db`` it writes neither store."""
+    if save_db and store is None:
+        storage = StorageSettings() if orchestrator is None else orchestrator.storage
+        store = AggregationStore(workspace.root, lock_wait_seconds=storage.lock_wait_seconds)
+    return Run(
+        execution_id,
+        ModelHub(providers, None if orchestrator is None else orchestrator.prices),
+        store=store if save_db else None,
+        journal=Journal(workspace.journal, redactor=Redactor.from_environment()) if save_db and journal else None,
+        events=EventBus(*listeners),
+    )
