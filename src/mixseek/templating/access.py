@@ -24,6 +24,7 @@ __all__ = [
     "count_line_breaks",
     "get_attribute",
     "get_item",
+    "is_property",
     "is_readable_field",
     "price_join",
     "price_replace",
@@ -127,6 +128,11 @@ def is_readable_field(value: object, name: str) -> bool:
     if isinstance(value, _GroupTuple):
         return name in _GROUP_FIELDS
     return isinstance(value, Namespace) and not name.startswith("_")
+
+
+def is_property(value: object, name: str) -> bool:
+    """Whether ``name`` is computed when it is read."""
+    return isinstance(value, Record) and name in type(value).template_properties
 
 
 def _field_by_item(environment: Environment, value: object, name: str) -> object:

@@ -48,13 +48,8 @@ _SHALLOW = frozenset(
         "last",
         "length",
         "list",
-        "map",
         "random",
-        "reject",
-        "rejectattr",
         "reverse",
-        "select",
-        "selectattr",
         "slice",
     }
 )
@@ -196,7 +191,8 @@ def _price_parts(call: Call) -> None:
     parts = _count_parts(call.value)
     call.purse.spend(parts >> 2)
     call.purse.room(parts * PIECE)
-    call.purse.take(parts * PIECE if isinstance(call.value, str) else 0)
+    # These make a new object of each part; others hand on what is there.
+    call.purse.take(parts * PIECE if isinstance(call.value, str | range) else 0)
 
 
 def _count_parts(value: object) -> int:
@@ -329,8 +325,13 @@ def _sum(context: Context, value: Iterable[Any], attribute: str | int | None = N
 
 @pass_context
 def _wordcount(context: Context, value: str) -> int:
-    purse_of(context).spend(2 * len(value))
-    return sum(1 for _ in _WORD.finditer(value))
+    purse = purse_of(context)
+    purse.spend(len(value) >> 3)
+    words = 0
+    for _ in _WORD.finditer(value):
+        words += 1
+        purse.spend(2)
+    return words
 
 
 @pass_context

@@ -2,9 +2,9 @@
 
 Between two hooks a template runs straight ahead, so what lies between them is bounded by the template's length. Hooks
 stand where it could go round or blow up: at the head of every body that can run more than once (its nodes, literals and
-text are paid for together), in tests of loops, at ``~``, slices, comparisons and keys of dictionaries. Filters, tests,
-calls, output and arithmetic are hooks already, since the environment does them. A hook is a filter with a name that no
-template can spell.
+text are paid for together), in tests of loops, at ``~``, attributes, items, slices, comparisons and keys of
+dictionaries. Filters, tests, calls, output and arithmetic are hooks already, since the environment does them. A hook is
+a filter with a name that no template can spell.
 """
 
 import math
@@ -18,9 +18,21 @@ from jinja2.visitor import NodeTransformer
 
 from mixseek.templating.purse import MAX_INTEGER_BITS, char_width
 
-__all__ = ["CONCAT", "FORBIDDEN_NAMES", "SLICE", "SPEND", "WEIGH", "Refusal", "add_hooks", "find_refusals", "walk"]
+__all__ = [
+    "ATTRIBUTE",
+    "CONCAT",
+    "FORBIDDEN_NAMES",
+    "ITEM",
+    "SLICE",
+    "SPEND",
+    "WEIGH",
+    "Refusal",
+    "add_hooks",
+    "find_refusals",
+    "walk",
+]
 
-SPEND, WEIGH, CONCAT, SLICE = "<spend>", "<weigh>", "<concat>", "<slice>"
+ATTRIBUTE, CONCAT, ITEM, SLICE, SPEND, WEIGH = "<attribute>", "<concat>", "<item>", "<slice>", "<spend>", "<weigh>"
 
 FORBIDDEN_NAMES = frozenset({"cycler", "joiner", "lipsum", "self", "super"})
 _FORBIDDEN_STATEMENTS: dict[type[nodes.Node], str] = {
@@ -50,7 +62,7 @@ _WORK: dict[type[nodes.Node], int] = {
     nodes.FilterBlock: 6,
 }
 _ARITHMETIC_WORK = 5
-_OBJECT, _PAIR, _ITEM = 80, 110, 8
+_OBJECT, _PAIR, _ITEM, _LOOP_VALUE = 80, 110, 8, 32
 
 
 @dataclass(frozen=True)
@@ -155,11 +167,15 @@ class _Hooks(NodeTransformer):
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
         if not isinstance(node.arg, nodes.Slice):
-            return node
+            return _hook(ITEM, node.node, [node.arg], node.lineno)
         bounds = [
             part or nodes.Const(None, lineno=node.lineno) for part in (node.arg.start, node.arg.stop, node.arg.step)
         ]
         return _hook(SLICE, node.node, bounds, node.lineno)
+
+    def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _hook(ATTRIBUTE, node.node, [nodes.Const(node.attr, lineno=node.lineno)], node.lineno)
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -183,7 +199,7 @@ def _weighed(node: nodes.Expr) -> nodes.Expr:
 
 
 def _toll(body: list[Any], lineno: int) -> nodes.Expr:
-    work, memory, chars, width = 2, 0, 0, 1
+    work, memory, chars, width = 2, _LOOP_VALUE, 0, 1
     for node in _straight(body):
         work += _ARITHMETIC_WORK if isinstance(node, nodes.BinExpr) else _WORK.get(type(node), 1)
         memory += _memory_of(node)

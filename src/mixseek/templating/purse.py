@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 MAX_WORK = 1_000_000
-MAX_SECONDS = 0.5
+MAX_SECONDS = 0.3
 MAX_MEMORY = 16 * 1024 * 1024
 MAX_OUTPUT = 16 * 1024 * 1024
 MAX_WIDTH = 10_000
@@ -195,7 +195,7 @@ class Purse:
         for value in values:
             self.spend(2)
             self.take(2 * _REFERENCE)
-            if isinstance(value, list | tuple):
+            if isinstance(value, str | list | tuple):
                 self.take(getsizeof(value))
             collected.append(value)
         return collected

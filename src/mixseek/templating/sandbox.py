@@ -7,6 +7,7 @@ computed while compiling, where there is no purse. *Errors*: what goes wrong ins
 ``jinja2.TemplateError``.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from threading import RLock
@@ -40,7 +41,9 @@ __all__ = [
 
 MAX_SOURCE = 256 * 1024
 MAX_RANGE = 10_000
+_MAX_TAGS = 8_000
 _MAX_TOKENS = 15_000
+_LONG_NUMBER = re.compile(r"[\da-fA-F_]{5000}")
 _CACHED_TEMPLATES = 128
 _PURSE = "<purse>"
 
@@ -181,6 +184,19 @@ def _weigh(context: Context, value: Any) -> Any:
 
 
 @pass_context
+def _attribute(context: Context, value: Any, name: str) -> object:
+    found = access.get_attribute(context.environment, value, name)
+    # A property makes its value anew each time.
+    return purse_of(context).keep(found) if access.is_property(value, name) else found
+
+
+@pass_context
+def _item(context: Context, value: Any, key: Any) -> object:
+    found = access.get_item(context.environment, value, key)
+    return purse_of(context).keep(found) if isinstance(key, str) and access.is_property(value, key) else found
+
+
+@pass_context
 def _concat(context: Context, values: tuple[object, ...]) -> object:
     return operators.concat(purse_of(context), values)
 
@@ -190,7 +206,14 @@ def _slice(context: Context, value: object, start: object, stop: object, step: o
     return operators.take_slice(purse_of(context), value, start, stop, step)
 
 
-_HOOKS = {hooks.SPEND: _spend, hooks.WEIGH: _weigh, hooks.CONCAT: _concat, hooks.SLICE: _slice}
+_HOOKS = {
+    hooks.ATTRIBUTE: _attribute,
+    hooks.CONCAT: _concat,
+    hooks.ITEM: _item,
+    hooks.SLICE: _slice,
+    hooks.SPEND: _spend,
+    hooks.WEIGH: _weigh,
+}
 _environment = _Environment()
 
 
@@ -266,10 +289,18 @@ def compile_tree(tree: nodes.Template, name: str) -> Template:
 def parse_template(source: str, name: str) -> nodes.Template:
     """The syntax tree of a template."""
     try:
-        require(len(source) <= MAX_SOURCE, f"the template is longer than {MAX_SOURCE >> 10} K characters")
+        _require_readable(source)
         return _environment.parse(source, name)
     except Exception as error:  # noqa: BLE001  # numbers of many digits, deep brackets, ...
         raise translate(error, name, None) from tell_cause(error)
+
+
+def _require_readable(source: str) -> None:
+    require(len(source) <= MAX_SOURCE, f"the template is longer than {MAX_SOURCE >> 10} K characters")
+    tags = source.count("{{") + source.count("{%") + source.count("{#")
+    require(tags <= _MAX_TAGS, f"the template has more than {_MAX_TAGS:,} tags")
+    # Jinja's pattern for numbers needs memory for every digit.
+    require(_LONG_NUMBER.search(source) is None, "the template has a number of thousands of digits")
 
 
 def refuse(refusal: hooks.Refusal, name: str) -> TemplateError:
