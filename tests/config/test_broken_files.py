@@ -919,10 +919,10 @@ def test_a_broken_file_is_told_in_full(case: Case, workspace: Path, capsys: pyte
     content = case.text if isinstance(case.text, bytes) else case.text.encode()
     (workspace / case.file).write_bytes(content)
 
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(SystemExit) as ended:
         main(["config", "validate", case.file, "--workspace", str(workspace)])
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
 
     printed = capsys.readouterr()
     told = [line.replace("{workspace}", str(workspace)) for line in case.told]
