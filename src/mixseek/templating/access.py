@@ -22,6 +22,7 @@ __all__ = [
     "TEXT_METHODS",
     "Method",
     "count_line_breaks",
+    "count_spaces",
     "get_attribute",
     "get_item",
     "is_property",
@@ -237,11 +238,8 @@ def price_strip(call: Call) -> None:
 
 def _price_split(call: Call) -> None:
     separator, most = call.argument(0, "sep"), call.argument(1, "maxsplit", -1)
-    if isinstance(separator, str):
-        pieces = 1 + call.value.count(separator)
-    else:
-        pieces = 1 + _count_any(call.purse, call.value, _SPACES)
-    _price_pieces(call.purse, min(pieces, most + 1) if isinstance(most, int) and most >= 0 else pieces)
+    found = call.value.count(separator) if isinstance(separator, str) else count_spaces(call.purse, call.value)
+    _price_pieces(call.purse, 1 + (min(found, most) if isinstance(most, int) and most >= 0 else found))
 
 
 def _price_splitlines(call: Call) -> None:
@@ -256,6 +254,11 @@ def _price_pieces(purse: Purse, pieces: int) -> None:
 def count_line_breaks(purse: Purse, text: str) -> int:
     """How many places ``str.splitlines`` may split at."""
     return _count_any(purse, text, _LINE_BREAKS)
+
+
+def count_spaces(purse: Purse, text: str) -> int:
+    """How many places ``str.split`` may split at."""
+    return _count_any(purse, text, _SPACES)
 
 
 def _count_any(purse: Purse, text: str, chars: str) -> int:

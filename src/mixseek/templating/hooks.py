@@ -47,21 +47,29 @@ _MAX_PARTS = 4_000
 # Compiled to functions of their own, which takes longer than anything else.
 _PARTS: dict[type[nodes.Node], int] = {nodes.Block: 5, nodes.Macro: 4, nodes.CallBlock: 4, nodes.For: 2}
 _WORK: dict[type[nodes.Node], int] = {
-    nodes.Call: 12,
-    nodes.Filter: 6,
-    nodes.Test: 6,
-    nodes.Getattr: 6,
-    nodes.Getitem: 6,
-    nodes.For: 12,
-    nodes.Macro: 10,
-    nodes.CallBlock: 15,
-    nodes.Block: 10,
-    nodes.Concat: 4,
-    nodes.Compare: 4,
-    nodes.AssignBlock: 6,
-    nodes.FilterBlock: 6,
+    nodes.Assign: 3,
+    nodes.AssignBlock: 8,
+    nodes.Block: 15,
+    nodes.Call: 15,
+    nodes.CallBlock: 20,
+    nodes.Compare: 6,
+    nodes.Concat: 8,
+    nodes.Dict: 4,
+    nodes.Filter: 10,
+    nodes.FilterBlock: 8,
+    nodes.For: 15,
+    nodes.Getattr: 10,
+    nodes.Getitem: 10,
+    nodes.List: 4,
+    nodes.Macro: 15,
+    nodes.NSRef: 4,
+    nodes.Output: 3,
+    nodes.Test: 10,
+    nodes.Tuple: 4,
 }
-_ARITHMETIC_WORK = 5
+_ARITHMETIC_WORK = 8
+_TOLL_WORK = 6
+_HUGE_NUMBER = 600
 _OBJECT, _PAIR, _ITEM, _LOOP_VALUE = 80, 110, 8, 32
 
 
@@ -199,7 +207,7 @@ def _weighed(node: nodes.Expr) -> nodes.Expr:
 
 
 def _toll(body: list[Any], lineno: int) -> nodes.Expr:
-    work, memory, chars, width = 2, _LOOP_VALUE, 0, 1
+    work, memory, chars, width = _TOLL_WORK, _LOOP_VALUE, 0, 1
     for node in _straight(body):
         work += _ARITHMETIC_WORK if isinstance(node, nodes.BinExpr) else _WORK.get(type(node), 1)
         memory += _memory_of(node)
@@ -229,6 +237,8 @@ def _memory_of(node: nodes.Node) -> int:
         return _OBJECT + _ITEM * len(node.items)
     if isinstance(node, nodes.Dict):
         return 2 * _OBJECT + _PAIR * len(node.items)
+    if isinstance(node, nodes.Neg | nodes.Pos):
+        return _HUGE_NUMBER
     if isinstance(node, nodes.Call | nodes.Getattr | nodes.Getitem | nodes.BinExpr | nodes.Output):
         return _OBJECT
     return 0

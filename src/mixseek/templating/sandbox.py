@@ -20,13 +20,12 @@ from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.lexer import Token, TokenStream
 from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
 from markupsafe import Markup
 
 from mixseek.templating import access, hooks, operators
 from mixseek.templating.failures import TemplateLimitError, require, tell_cause, translate
 from mixseek.templating.filters import GUARDED_FILTERS, GUARDED_TESTS, purse_of
-from mixseek.templating.purse import Opaque, Purse
+from mixseek.templating.purse import Opaque, Purse, SafeNamespace
 
 __all__ = [
     "MAX_RANGE",
@@ -44,7 +43,7 @@ MAX_RANGE = 10_000
 _MAX_TAGS = 8_000
 _MAX_TOKENS = 15_000
 _LONG_NUMBER = re.compile(r"[\da-fA-F_]{5000}")
-_CACHED_TEMPLATES = 128
+_CACHED_TEMPLATES = 32
 _PURSE = "<purse>"
 
 
@@ -71,9 +70,11 @@ class _Function(Opaque):
         if self.name == "range":
             return _range(*args, **kwargs)
         for argument in args:
-            purse.take(110 * purse.weigh(argument, readable=False).items)
+            weight = purse.weigh(argument, readable=False)
+            purse.take(110 * weight.items)
+            purse.spend(weight.hash_work)
         purse.take(240 + 110 * len(kwargs))
-        return dict(*args, **kwargs) if self.name == "dict" else Namespace(*args, **kwargs)
+        return dict(*args, **kwargs) if self.name == "dict" else SafeNamespace(*args, **kwargs)
 
 
 def _range(*args: int) -> range:
@@ -132,15 +133,26 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def call_filter(self, name: str, *args: Any, **kwargs: Any) -> Any:
         # map() takes a filter by name, and a string can spell what a template's grammar cannot.
+        _require_name(name)
         if name in _HOOKS:
             raise TemplateRuntimeError(f"No filter named {name!r}.")
         return super().call_filter(name, *args, **kwargs)
+
+    def call_test(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        _require_name(name)
+        return super().call_test(name, *args, **kwargs)
 
     def _tokenize(
         self, source: str, name: str | None, filename: str | None = None, state: str | None = None
     ) -> TokenStream:
         stream = super()._tokenize(source, name, filename, state)
         return TokenStream(_count_tokens(stream), name, filename)
+
+
+def _require_name(name: object) -> None:
+    operators.refuse_undefined(name)
+    if not isinstance(name, str):
+        raise TypeError(f"a {type(name).__name__!r} object cannot name a filter or a test")
 
 
 def _count_tokens(stream: TokenStream) -> Iterator[Token]:
