@@ -350,7 +350,7 @@ class AggregationStore:
         except CannotOpenError as error:
             raise DatabaseReadError(str(error)) from error
         except (duckdb.Error, OSError, ValidationError, ValueError) as error:
-            raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: {error}") from error
+            raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: {_explained(error)}") from error
 
     async def _write(self, make_rows: Callable[[], Sequence[Row]]) -> None:
         await self._try(lambda: Write(make_rows, self._lock_wait_seconds))
@@ -367,7 +367,7 @@ class AggregationStore:
                 raise DatabaseWriteError(str(error)) from error
             except (duckdb.Error, OSError) as error:
                 if delay is None or not _may_pass(error):
-                    raise DatabaseWriteError(f"cannot write {str(self.db_path)!r}: {error}") from error
+                    raise DatabaseWriteError(f"cannot write {str(self.db_path)!r}: {_explained(error)}") from error
                 logger.warning("writing %s failed and is tried again in %g s: %s", self.db_path, delay, error)
                 await asyncio.sleep(delay)
             else:
@@ -376,6 +376,11 @@ class AggregationStore:
     def _check_open(self, kind: type[DatabaseReadError] | type[DatabaseWriteError]) -> None:
         if self._closed:
             raise kind(f"the store of {str(self.db_path)!r} is closed")
+
+
+def _explained(error: Exception) -> str:
+    remedy = "; make the directory and its files writable for this user, or name another workspace"
+    return f"{error}{remedy}" if isinstance(error, PermissionError) else str(error)
 
 
 def _may_pass(error: Exception) -> bool:

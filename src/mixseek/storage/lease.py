@@ -24,7 +24,7 @@ from weakref import WeakSet, WeakValueDictionary
 import duckdb
 
 from mixseek.errors import DatabaseLockedError
-from mixseek.storage.database import HeldElsewhereError, open_database
+from mixseek.storage.database import HeldElsewhereError, check_place, open_database
 from mixseek.storage.tables import Row, upsert
 from mixseek.storage.turn import Turn
 
@@ -205,6 +205,7 @@ class Worker:
         self._leaving.clear()
 
     def _take_turn(self, job: Job) -> None:
+        check_place(self.path)
         if not self._turn.take(job.deadline, self._stop):
             raise self._locked(self._turn.holder(), job)
 
