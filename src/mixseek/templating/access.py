@@ -101,11 +101,9 @@ def get_attribute(environment: Environment, value: object, name: str) -> object:
         return method
     if isinstance(value, Mapping):
         return value[name] if name in value else _nothing(environment, value, name)
-    if is_readable_field(value, name):
-        return (
-            getattr(value, name, None) if not isinstance(value, Namespace) else _of_namespace(environment, value, name)
-        )
-    return _nothing(environment, value, name)
+    if not is_readable_field(value, name):
+        return _nothing(environment, value, name)
+    return _of_namespace(environment, value, name) if isinstance(value, Namespace) else getattr(value, name)
 
 
 def get_item(environment: Environment, value: object, key: object) -> object:
