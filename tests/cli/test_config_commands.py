@@ -62,11 +62,22 @@ class Run:
         return Ran(ended.value.code, printed.out, printed.err)
 
 
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("MIXSEEK_")] + ["TZ"]:
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def workspace(tmp_path: Path) -> Path:
     root = tmp_path / "workspace"
     root.mkdir()
-    return Run(root, capsys)
+    return root
+
+
+@pytest.fixture
+def run(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(workspace, capsys)
 
 
 def _write(run: Run, name: str, text: str) -> None:
@@ -374,6 +385,7 @@ def _process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[st
     ],
 )
 def test_a_broken_file_ends_a_process_with_two_and_no_traceback(text: str, told: str, workspace: Path) -> None:
+    (workspace / "configs").mkdir()
     (workspace / "configs/judgment.toml").write_text(text)
     ran = _process("config", "validate", "configs/judgment.toml", MIXSEEK_WORKSPACE=str(workspace))
     assert ran.returncode == 2

@@ -31,8 +31,8 @@ from mixseek.config.kinds import (
     toml_layer,
 )
 from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
-from mixseek.config.problems import problem_at, problems_of
-from mixseek.config.reading import read_dotenv, read_toml
+from mixseek.config.problems import no_such_file, problem_at, problems_of
+from mixseek.config.reading import read_dotenv, read_toml, referred_file
 from mixseek.config.schema import (
     OLDER_SPELLINGS,
     EvaluatorSettings,
@@ -45,7 +45,7 @@ from mixseek.config.schema import (
     TeamSettings,
 )
 from mixseek.config.shape import key_of
-from mixseek.errors import ConfigurationError, Problem
+from mixseek.errors import ConfigurationError, Problem, WorkspaceNotFoundError
 from mixseek.workspace import Workspace
 
 __all__ = [
@@ -136,7 +136,7 @@ class ConfigurationManager:
         no_plugins: bool = False,
     ) -> None:
         self._environ = os.environ if environ is None else environ
-        self.workspace = Workspace.locate(workspace, self._environ)
+        self.workspace = _locate(workspace, self._environ)
         self._overrides = overrides or {}
         self._around = Surroundings(self.workspace, no_plugins)
 
@@ -194,7 +194,7 @@ class ConfigurationManager:
 
     def validate(self, path: Path | str, *, complete: bool = True) -> Report:
         """Look at one file of any kind and at all it refers to; ``complete``: a prompt that is missing is a problem."""
-        file = self.workspace.find(path)
+        file = self._find(path)
         findings = _Findings(complete)
         kind: Kind | None = None
         settings: tuple[BaseModel, ...] = ()
@@ -288,11 +288,18 @@ class ConfigurationManager:
     def _existing(self, path: Path | str | None) -> Path | None:
         if path is None:
             return None
-        file = self.workspace.find(path)
+        file = self._find(path)
         if not os.path.lexists(file):
             where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
             raise MissingFileError(Problem(f"does not exist{where}", str(path)))
         return file
+
+    def _find(self, path: Path | str) -> Path:
+        try:
+            return self.workspace.find(path)
+        except (OSError, RuntimeError, ValueError) as error:
+            # Too long, or "~somebody/file" and there is no such user.
+            raise MissingFileError(Problem("is not the name of a file", str(path))) from error
 
     def _shown(self, file: Path) -> str:
         inside = file.is_relative_to(self.workspace.root)
@@ -361,11 +368,10 @@ class ConfigurationManager:
         """The file a setting names; a missing one is a problem of the place that names it."""
         if not isinstance(given, str) or not given.strip():
             return None
-        file = self.workspace.resolve(given)
-        if os.path.lexists(file):
-            return file
-        findings.problems.append(problem_at(place, f"file {given!r} does not exist: paths start at the workspace"))
-        return None
+        file = referred_file(self.workspace, given)
+        if file is None:
+            findings.problems.append(problem_at(place, no_such_file(given)))
+        return file
 
     def _with_member_files(self, merged: Merged, findings: _Findings) -> Merged:
         """Put the contents of member files where a team's members only name them."""
@@ -432,6 +438,15 @@ def read_prompt_builder_settings(workspace: Path | str) -> PromptBuilderSettings
     settings = PromptBuilderSettings.of_values(merged.values)
     _remember(settings, merged.origins)
     return settings
+
+
+def _locate(path: Path | str | None, environ: Mapping[str, str]) -> Workspace:
+    try:
+        return Workspace.locate(path, environ)
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, WorkspaceNotFoundError):
+            raise
+        raise WorkspaceNotFoundError(f"{str(path)!r} is not the name of a directory") from error
 
 
 # --- steps of a reading ---------------------------------------------------------------------------------------------

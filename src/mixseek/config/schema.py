@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, get_args
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mixseek.config.environment import Variables, environment_layer
@@ -198,7 +199,12 @@ def _details(error: ValidationError) -> list[InitErrorDetails]:
 
 
 def _error_type(error: ErrorDetails) -> str | PydanticCustomError:
-    return _fault(error["msg"]) if error["type"] == "rule" else error["type"]
+    if error["type"] in _PYDANTIC_ERRORS:
+        return error["type"]
+    return PydanticCustomError(error["type"], "{text}", {"text": error["msg"]})
+
+
+_PYDANTIC_ERRORS = frozenset(get_args(ErrorType))
 
 
 class ModelParams(Settings):
