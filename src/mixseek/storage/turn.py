@@ -19,8 +19,8 @@ from mixseek.records import utc_now
 
 __all__ = ["Turn"]
 
-# How often a waiting thread looks whether the interpreter is about to end.
-_LOOK_UP_SECONDS = 0.2
+# Looking costs microseconds and cannot cost the place in the line; a blocking lock would know no time-out.
+_LOOK_AGAIN_SECONDS = 0.002
 # The file begins with the last number drawn, in so many digits, and a line feed.
 _DIGITS = 20
 
@@ -39,7 +39,8 @@ class Turn:
         _open_here.add(fd)
         try:
             self._number = _draw(fd)
-            if not _is_first(fd, self._number) and not _wait_in_line(fd, self._number, deadline, stop):
+            if not _wait_in_line(fd, self._number, deadline, stop):
+                _close(fd)
                 return False
         except BaseException:
             _close(fd)
@@ -86,7 +87,7 @@ def _draw(fd: int) -> int:
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
         number = _last_number(fd) + 1
-        _lock_bytes(fd, fcntl.LOCK_EX, number, 1)
+        _lock_bytes(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, number, 1)
         os.pwrite(fd, f"{number:0{_DIGITS}}\n".encode(), 0)
     finally:
         fcntl.flock(fd, fcntl.LOCK_UN)
@@ -113,56 +114,15 @@ def _lock_bytes(fd: int, how: int, start: int, length: int) -> None:
         fcntl.lockf(fd, how, length, start)
         return
     # Locks of the open file, not of the process: the process's would be gone with any descriptor it closes.
-    command = fcntl.F_OFD_SETLK if how & fcntl.LOCK_NB or how == fcntl.LOCK_UN else fcntl.F_OFD_SETLKW
     kind = fcntl.F_UNLCK if how == fcntl.LOCK_UN else fcntl.F_WRLCK
-    fcntl.fcntl(fd, command, struct.pack("hhqqi", kind, os.SEEK_SET, start, length, 0))
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, start, length, 0))
 
 
 def _wait_in_line(fd: int, number: int, deadline: float, stop: threading.Event) -> bool:
-    waiter = _Waiter(fd, number)
-    while not waiter.arrived.wait(min(_LOOK_UP_SECONDS, max(0.0, deadline - time.monotonic()))):
-        if stop.is_set() or time.monotonic() >= deadline:
-            return waiter.give_up()
-    return waiter.succeeded()
-
-
-class _Waiter:
-    """One blocking wait in a thread of its own, since the kernel's locks know no time-out."""
-
-    def __init__(self, fd: int, number: int) -> None:
-        self.arrived = threading.Event()
-        self._fd = fd
-        self._number = number
-        self._error: OSError | None = None
-        self._wanted = True
-        self._lock = threading.Lock()
-        threading.Thread(target=self._wait, name="mixseek-turn", daemon=True).start()
-
-    def _wait(self) -> None:
-        try:
-            _lock_bytes(self._fd, fcntl.LOCK_EX, 0, self._number)
-            _lock_bytes(self._fd, fcntl.LOCK_UN, 0, self._number)
-        except OSError as error:
-            self._error = error
-        with self._lock:
-            self.arrived.set()
-            if not self._wanted:
-                _close(self._fd)
-
-    def succeeded(self) -> bool:
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def give_up(self) -> bool:
-        """Stop waiting, unless the turn has just come; the thread closes the file when it comes to nobody."""
-        with self._lock:
-            if self.arrived.is_set():
-                return self.succeeded()
-            self._wanted = False
-            # Those behind must not wait for a number that nobody is going to use.
-            _lock_bytes(self._fd, fcntl.LOCK_UN, self._number, 1)
-        return False
+    while not _is_first(fd, number):
+        if time.monotonic() >= deadline or stop.wait(_LOOK_AGAIN_SECONDS):
+            return False
+    return True
 
 
 _open_here: set[int] = set()
