@@ -75,7 +75,7 @@ LAYERS = [
     ("toml", "openai:from-toml", "TOML configs/agents/a.toml: team.leader.model"),
     (".env", "openai:from-dotenv", ".env .env: MIXSEEK_TEAM__LEADER__MODEL"),
     ("environment", "openai:from-environment", "environment MIXSEEK_TEAM__LEADER__MODEL"),
-    ("command line", "openai:from-command-line", "command line"),
+    ("command line", "openai:from-command-line", "command line team.leader.model"),
 ]
 
 
@@ -158,6 +158,15 @@ def test_a_wrong_line_and_a_wrong_value_in_dotenv_are_told(workspace: Path) -> N
     assert sorted(_problems(caught)) == [
         ".env: MIXSEEK_JUDGMENT__TEMPERATURE: 9.0 is not allowed: must be a number from 0 to 2",
         ".env: MIXSEEK_JUDGMENT__TEMPRATURE: unknown variable; did you mean MIXSEEK_JUDGMENT__TEMPERATURE?",
+    ]
+
+
+def test_a_wrong_value_of_the_command_line_is_told(workspace: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        _manager(workspace, overrides={"judgment": {"seed": 1.5, "sed": 1}}).get_judgment_settings()
+    assert _problems(caught) == [
+        "judgment.seed: 1.5 is not allowed: must be a whole number",
+        'judgment.sed: unknown key; did you mean "seed"?',
     ]
 
 
@@ -406,6 +415,16 @@ def test_a_missing_prompt_is_its_default_with_a_warning_and_an_error_of_validate
     assert [str(problem) for problem in report.problems] == [
         "configs/prompt_builder.toml: prompt_builder.team_user_prompt: is required: a template"
     ]
+
+
+def test_a_missing_prompt_that_a_variable_brings_is_not_warned_about(
+    workspace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _write(workspace, "configs/prompt_builder.toml", PROMPTS.replace("team_user_prompt", "# team_user_prompt"))
+    with caplog.at_level(logging.INFO, logger="mixseek.config.manager"):
+        settings = _manager(workspace, {"MIXSEEK_TEAM_USER_PROMPT": "x"}).get_prompt_builder_settings()
+    assert settings.team_user_prompt == "x"
+    assert caplog.records == []
 
 
 def test_the_limits_of_a_prompt_are_a_table(workspace: Path) -> None:

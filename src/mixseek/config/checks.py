@@ -19,7 +19,10 @@ from mixseek.config.problems import no_such_file
 from mixseek.config.reading import read_text, referred_file
 from mixseek.config.schema import (
     BUILT_IN_METRICS,
+    PROMPTS,
     EvaluatorSettings,
+    JudgmentSettings,
+    LeaderSettings,
     MemberAgentConfig,
     OrchestratorSettings,
     PromptBuilderSettings,
@@ -41,6 +44,8 @@ _PATH_OF_A_TEXT = re.compile(r"\S+\.(?:md|txt|json|toml|html?|csv|rst)", re.IGNO
 _LATER: Mapping[type[BaseModel], frozenset[str]] = {
     OrchestratorSettings: frozenset({"budget", "prices", "answer_schema", "reference"}),
     TeamSettings: frozenset({"budget", "answer_schema"}),
+    LeaderSettings: frozenset({"fallback_models"}),
+    JudgmentSettings: frozenset({"target_score", "plateau_rounds", "plateau_min_gain"}),
     MemberAgentConfig: frozenset({"mcp_servers", "functions", "fallback_models"}),
 }
 
@@ -136,7 +141,7 @@ def _below(above: KeyPath, faults: Iterable[Fault]) -> Iterator[Fault]:
 
 
 def _template_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
-    for name in ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt"):
+    for name in PROMPTS:
         for fault in check_template(_text(values, name) or "", name):
             yield (name,), _template_fault(fault)
 

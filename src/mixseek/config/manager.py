@@ -35,6 +35,7 @@ from mixseek.config.problems import no_such_file, problem_at, problems_of
 from mixseek.config.reading import read_dotenv, read_toml, referred_file
 from mixseek.config.schema import (
     OLDER_SPELLINGS,
+    PROMPTS,
     EvaluatorSettings,
     JudgmentSettings,
     MemberAgentConfig,
@@ -235,8 +236,6 @@ class ConfigurationManager:
         except ConfigurationError as error:
             findings.problems += error.problems
             return _Reading(None, {}, Place(shown).inside)
-        if kind is PROMPT_BUILDER:
-            self._tell_missing_prompts(document, shown, findings)
         return self._make(kind, model, document, shown, findings)
 
     def _make(
@@ -261,12 +260,14 @@ class ConfigurationManager:
         layers = self._layers(kind, document, shown, findings)
         findings.problems += (problem for layer in layers for problem in layer.problems)
         merged = merge(layers)
+        if kind is PROMPT_BUILDER:
+            _tell_missing_prompts(document, shown, merged, findings)
         return self._with_member_files(merged, findings) if kind is TEAM else merged
 
     def _layers(
         self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings
     ) -> list[Layer]:
-        layers = [Layer("command line", self._overrides.get(kind.name, {}))]
+        layers = [Layer("command line", self._overrides.get(kind.name, {}), {(): Place(key=(kind.name,))})]
         if kind.variables is not None:
             layers.append(environment_layer(kind.model, kind.variables, self._environ, "environment"))
             dotenv = self._dotenv(findings)
@@ -304,19 +305,6 @@ class ConfigurationManager:
     def _shown(self, file: Path) -> str:
         inside = file.is_relative_to(self.workspace.root)
         return str(file.relative_to(self.workspace.root)) if inside else str(file)
-
-    def _tell_missing_prompts(self, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings) -> None:
-        if document is None:
-            logger.info("no prompt builder file: the default templates are used")
-            return
-        table = document.get(PROMPT_BUILDER.table or "")
-        for name in ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt"):
-            if not isinstance(table, Mapping) or name in table:
-                continue
-            if findings.complete:
-                findings.problems.append(Problem("is required: a template", shown, f"prompt_builder.{name}"))
-            else:
-                logger.warning("%s: prompt_builder.%s is missing: the default template is used", shown, name)
 
     # --- files that refer to files ----------------------------------------------------------------------------------
 
@@ -432,7 +420,6 @@ def read_prompt_builder_settings(workspace: Path | str) -> PromptBuilderSettings
     file = manager.default_file(PROMPT_BUILDER)
     findings = _Findings()
     document = manager._document(file) if os.path.lexists(file) else None
-    manager._tell_missing_prompts(document, manager._shown(file), findings)
     merged = manager._merge(PROMPT_BUILDER, document, manager._shown(file), findings)
     findings.raise_problems()
     settings = PromptBuilderSettings.of_values(merged.values)
@@ -450,6 +437,20 @@ def _locate(path: Path | str | None, environ: Mapping[str, str]) -> Workspace:
 
 
 # --- steps of a reading ---------------------------------------------------------------------------------------------
+
+
+def _tell_missing_prompts(
+    document: Mapping[str, Any] | None, shown: str | None, merged: Merged, findings: _Findings
+) -> None:
+    if document is None:
+        logger.info("no prompt builder file: the default templates are used")
+        return
+    table = document.get(PROMPT_BUILDER.table or "")
+    for name in PROMPTS:
+        if findings.complete and isinstance(table, Mapping) and name not in table:
+            findings.problems.append(Problem("is required: a template", shown, f"prompt_builder.{name}"))
+        elif not findings.complete and name not in merged.values:
+            logger.warning("%s: prompt_builder.%s is missing: the default template is used", shown, name)
 
 
 def _of_values(model: type[S], values: Mapping[str, Any]) -> S:
@@ -559,7 +560,7 @@ def _climb(origins: Mapping[KeyPath, tuple[Origin, ...]], path: KeyPath) -> tupl
 
 
 def _exact(origin: Origin, rest: KeyPath) -> Place:
-    return origin.place.inside(rest) if origin.source == "TOML" else origin.place
+    return origin.place.inside(rest) if origin.has_inside else origin.place
 
 
 def _origins_at(settings: BaseModel, path: KeyPath) -> tuple[Origin, ...]:

@@ -38,6 +38,7 @@ from mixseek.templating import DEFAULT_EVALUATOR_USER_PROMPT, DEFAULT_JUDGMENT_U
 __all__ = [
     "BUILT_IN_METRICS",
     "OLDER_SPELLINGS",
+    "PROMPTS",
     "BudgetSettings",
     "CodeExecutionSettings",
     "CustomMetricSettings",
@@ -67,6 +68,7 @@ __all__ = [
     "default_tool_name",
 ]
 
+PROMPTS = ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
 BUILT_IN_METRICS = ("ClarityCoherence", "Coverage", "Relevance", "LLMPlain")
 
 _WEIGHTS_SUM_TOLERANCE = 0.001
@@ -253,11 +255,7 @@ class PromptBuilderSettings(BaseSettings):
 
     variables: ClassVar[Variables] = Variables(
         prefix="MIXSEEK_PROMPT_BUILDER__",
-        aliases={
-            "MIXSEEK_TEAM_USER_PROMPT": "team_user_prompt",
-            "MIXSEEK_EVALUATOR_USER_PROMPT": "evaluator_user_prompt",
-            "MIXSEEK_JUDGMENT_USER_PROMPT": "judgment_user_prompt",
-        },
+        aliases={f"MIXSEEK_{name.upper()}": name for name in PROMPTS},
     )
 
     team_user_prompt: str = Field(
@@ -294,7 +292,7 @@ class PromptBuilderSettings(BaseSettings):
         """Arguments, then our variables; files are the manager's."""
         return init_settings, _VariablesSource(settings_cls)
 
-    @field_validator("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
+    @field_validator(*PROMPTS)
     @classmethod
     def _has_text(cls, template: str, info: Any) -> str:
         if not template.strip():
