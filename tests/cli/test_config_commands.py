@@ -255,6 +255,7 @@ def test_show_masks_secrets_at_any_depth(output: str, run: Run) -> None:
         assert SECRET not in ran.out + ran.err
         assert "********" in ran.out
         assert "gpt-5-mini" in ran.out
+        assert "tool_settings.mine" in ran.out
 
 
 def test_show_masks_a_secret_that_was_overridden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

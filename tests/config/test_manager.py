@@ -136,6 +136,14 @@ def test_a_list_of_a_higher_layer_replaces_the_whole_list(workspace: Path) -> No
     assert [metric.name for metric in manager.get_evaluator_settings().metrics] == ["Coverage"]
 
 
+def test_members_of_a_variable_are_traced_to_it(workspace: Path) -> None:
+    path = _write(workspace, "configs/agents/a.toml", TEAM.format(id="a"))
+    members = '[{"name": "x", "type": "plain", "model": "a:b"}]'
+    manager = _manager(workspace, {"MIXSEEK_TEAM__MEMBERS": members})
+    team = manager.load_team_settings(path)
+    assert str(manager.get_trace_info(team, "members[0].model")) == "environment MIXSEEK_TEAM__MEMBERS"
+
+
 def test_a_value_of_the_wrong_type_names_its_variable(workspace: Path) -> None:
     environ = {
         "MIXSEEK_JUDGMENT__TIMEOUT_SECONDS": "soon",
@@ -344,6 +352,15 @@ def test_one_of_the_two_template_files_is_not_enough(workspace: Path) -> None:
     continuation.write_text("{% if %}")
     with pytest.raises(ConfigurationError, match=r"continuation_prompt\.jinja2: .*syntax error at line 1"):
         _manager(workspace).load_orchestrator_settings(file)
+
+
+def test_a_member_that_cannot_be_read_does_not_shift_the_others(workspace: Path) -> None:
+    gone = '[[team.members]]\nconfig = "configs/agents/gone.toml"\n'
+    wrong = '[[team.members]]\nname = "x"\ntype = "plain"\nmodel = "wrong"\n'
+    path = _write(workspace, "configs/agents/a.toml", TEAM.format(id="a") + gone + wrong)
+    with pytest.raises(ConfigurationError) as caught:
+        _manager(workspace).load_team_settings(path)
+    assert [problem.key for problem in caught.value.problems] == ["team.members[0].config", "team.members[1].model"]
 
 
 # --- plugins --------------------------------------------------------------------------------------------------------

@@ -182,6 +182,8 @@ def _leaves(value: Any, masked: Any, above: KeyPath = ()) -> Iterator[tuple[KeyP
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             yield from _leaves(getattr(value, name), masked[key_of(name, field)], (*above, name))
+        for name, item in (value.model_extra or {}).items():
+            yield from _leaves(item, masked[name], (*above, name))
     elif isinstance(value, dict) and any(isinstance(item, BaseModel) for item in value.values()):
         for key, item in value.items():
             yield from _leaves(item, masked[key], (*above, key))

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -87,7 +88,7 @@ def check_clock(environ: Mapping[str, str]) -> Iterator[Problem]:
 def check_prompt_templates(workspace: Workspace, shown: str) -> Iterator[Problem]:
     """The two templates a workspace may keep as files: both or none, readable and well-formed."""
     files = [workspace.prompt_templates / name for name in _PROMPT_TEMPLATES]
-    there = [file for file in files if file.exists()]
+    there = [file for file in files if os.path.lexists(file)]
     if len(there) == 1:
         missing = next(file.name for file in files if file not in there)
         yield Problem(f"{there[0].name} is there but {missing} is not: add it, or take the other away", shown)

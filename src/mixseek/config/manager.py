@@ -367,33 +367,40 @@ class ConfigurationManager:
         if not isinstance(members, list):
             return merged
         origins = dict(merged.origins)
-        filled = [self._member(merged, origins, number, member, findings) for number, member in enumerate(members)]
-        return Merged({**merged.values, "members": [m for m in filled if m is not None]}, origins)
+        source = origins[("members",)][0].source
+        filled: list[Any] = []
+        for number, member in enumerate(members):
+            written = merged.place(("members", number)) or Place()
+            # A member whose file cannot be read is left out; those after it move up, but not in the file.
+            here: KeyPath = ("members", len(filled))
+            origins[here] = (Origin(source, written, member),)
+            if isinstance(member, Mapping) and "config" in member:
+                filled += self._member_of_file(member, written, here, origins, findings)
+            else:
+                filled.append(member)
+        return Merged({**merged.values, "members": filled}, origins)
 
-    def _member(
+    def _member_of_file(
         self,
-        merged: Merged,
+        member: Mapping[str, Any],
+        written: Place,
+        here: KeyPath,
         origins: dict[KeyPath, tuple[Origin, ...]],
-        number: int,
-        member: Any,
         findings: _Findings,
-    ) -> Any:
-        if not isinstance(member, Mapping) or "config" not in member:
-            return member
-        here = merged.place(("members", number)) or Place()
-        for name in member.keys() - set(_BESIDE_CONFIG):
+    ) -> list[Mapping[str, Any]]:
+        for name in sorted(member.keys() - set(_BESIDE_CONFIG)):
             message = "may not stand beside config: move it into the member file"
-            findings.problems.append(problem_at(here.inside((name,)), message))
-        document, shown = self._member_document(member["config"], here.inside(("config",)), findings)
+            findings.problems.append(problem_at(written.inside((name,)), message))
+        document, shown = self._member_document(member["config"], written.inside(("config",)), findings)
         if document is None:
-            return None
+            return []
         layer = toml_layer(MEMBER, document, shown)
         findings.problems += layer.problems
         beside = {name: member[name] for name in _BESIDE_CONFIG[1:] if name in member}
-        origins[("members", number)] = (Origin("TOML", Place(shown, MEMBER.key(()))),)
+        origins[here] = (Origin("TOML", Place(shown, MEMBER.key(()))),)
         for name, value in beside.items():
-            origins[("members", number, name)] = (Origin("TOML", here.inside((name,)), value),)
-        return {**layer.values, **beside}
+            origins[(*here, name)] = (Origin("TOML", written.inside((name,)), value),)
+        return [{**layer.values, **beside}]
 
     def _member_document(self, given: Any, place: Place, findings: _Findings) -> tuple[dict[str, Any] | None, str]:
         if not isinstance(given, str) or not given.strip():
