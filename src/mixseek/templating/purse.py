@@ -45,7 +45,7 @@ MAX_OUTPUT = 16 * 1024 * 1024
 MAX_WIDTH = 10_000
 MAX_INTEGER_BITS = 4096
 MAX_DEPTH = 50
-_MAX_ITEMS = 400_000
+_MAX_ITEMS = 100_000
 _CLOCK_EVERY = 5_000
 # repr() turns one character into at most ten ("\U0001f600" style escapes).
 _REPR_GROWTH = 10
