@@ -1,10 +1,9 @@
 """Whose turn it is: one lock file beside the database, and numbers drawn from it as at a counter.
 
-DuckDB lets one process in and turns every other away at once; processes that keep asking get in by luck, and so do
-those that block in one ``flock``, because the kernel wakes all of them to race: with twelve processes some waited for
-nine seconds. So everyone who comes draws the next number (under a short ``flock``), locks the byte of that number, and
-waits until no lower byte is locked. Those who die, or give up, leave nothing behind: the kernel drops their locks. The
-text of the file says who holds it, for the one who waited too long.
+DuckDB lets one process in and turns every other away at once, so processes that keep asking get in by luck; ``flock``
+alone promises no order either. So everyone who comes draws the next number (under a short ``flock``), locks the byte of
+that number, and waits until no lower byte is locked. Those who die, or give up, leave nothing behind: the kernel drops
+their locks. The text of the file says who holds it, for the one who waited too long.
 """
 
 import fcntl
