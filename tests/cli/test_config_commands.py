@@ -317,6 +317,13 @@ def test_list_shows_files_with_their_state_and_all_settings(run: Run) -> None:
     assert setting in lines
 
 
+def test_the_name_of_a_file_cannot_steer_the_terminal(run: Run) -> None:
+    _write(run, "configs/judgment\x1b[2J\n.toml", "seed = 1\n")
+    listed = run("config", "list").out
+    assert listed.splitlines()[1] == "configs/judgment\\x1b[2J\\n.toml  judgment  ok"
+    assert "\x1b" not in run("config", "list", "-f", "json").out
+
+
 def test_list_answers_in_json(run: Run) -> None:
     _write(run, "configs/judgment.toml", "seed = 1\n")
     listed = json.loads(run("config", "list", "-f", "json").out)
