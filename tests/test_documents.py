@@ -33,7 +33,6 @@ def test_the_readmes_python_builds_a_prompt(tmp_path: Path) -> None:
 
 def test_the_readmes_workspace_transcript_is_what_config_init_prints(tmp_path: Path) -> None:
     [shown] = re.findall(r"\$ \.venv/bin/mixseek config init -w my-workspace\n(.*?)```", README, re.DOTALL)
-    (tmp_path / "my-workspace").mkdir()
     ran = subprocess.run(
         [sys.executable, "-m", "mixseek", "config", "init", "-w", "my-workspace"],
         capture_output=True,

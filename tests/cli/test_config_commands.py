@@ -111,6 +111,27 @@ def test_the_components_are_the_kinds_of_files() -> None:
     assert list(get_args(Component)) == list(KINDS)
 
 
+def test_init_makes_the_workspace_it_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(tmp_path / "new" / "workspace", capsys)
+    assert run("config", "init").code == 0
+    assert run("config", "validate", *FILES).code == 0
+
+
+def test_init_into_a_file_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    ran = Run(tmp_path / "file", capsys)("config", "init")
+    assert (ran.code, ran.out) == (2, "")
+    assert "is not a directory" in ran.err
+
+
+def test_json_stays_json_whatever_stands_in_a_file(run: Run) -> None:
+    _write(run, "odd.toml", '[team]\nteam_id = "x"\nteam_name = "y"\n"a\x9b31m\u202e" = 1\n')
+    ran = run("config", "validate", "odd.toml", "-f", "json")
+    assert ran.code == 2
+    assert not {"\x9b", "\u202e"} & set(ran.out)
+    assert "a\x9b31m\u202e" in json.loads(ran.out)["error"]["problems"][0]["key"]
+
+
 def test_init_never_overwrites_unless_it_is_forced(run: Run) -> None:
     _write(run, "configs/judgment.toml", 'model = "none"\n')
     told = "configs/judgment.toml: exists already: use --force to overwrite it"

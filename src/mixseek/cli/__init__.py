@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from mixseek.cli.app import app
-from mixseek.cli.output import print_error
+from mixseek.cli.output import Format, print_error, use_format
 from mixseek.errors import MixSeekError
 
 __all__ = ["main"]
@@ -15,6 +15,7 @@ EXIT_NO_RESULT = 2
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``mixseek`` with these arguments, or with those of the process."""
+    use_format(Format.TEXT)
     try:
         app(args=argv, prog_name="mixseek")
     except MixSeekError as error:

@@ -46,12 +46,11 @@ from mixseek.config.schema import (
     TeamSettings,
 )
 from mixseek.config.shape import key_of
-from mixseek.errors import ConfigurationError, Problem, WorkspaceNotFoundError
+from mixseek.errors import ConfigurationError, MissingFileError, Problem, WorkspaceNotFoundError
 from mixseek.workspace import Workspace
 
 __all__ = [
     "ConfigurationManager",
-    "MissingFileError",
     "Report",
     "RunSettings",
     "load_orchestrator_settings",
@@ -63,13 +62,6 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound=BaseModel)
 
 _BESIDE_CONFIG = ("config", "tool_name", "tool_description")
-
-
-class MissingFileError(ConfigurationError, FileNotFoundError):
-    """A configuration file that was named does not exist."""
-
-    # FileNotFoundError prints its errno and file name when it has them; the sentence is ours alone.
-    __str__ = Exception.__str__
 
 
 @dataclass(frozen=True)
