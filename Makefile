@@ -1,4 +1,5 @@
 # Every target sets up what it needs by itself: a virtual environment in .venv, with exactly the versions of constraints.txt.
+SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := dev

@@ -1,6 +1,8 @@
 """The records: frozen, exact about what is unscored, and one order of teams."""
 
+import json
 from itertools import permutations
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -127,6 +129,13 @@ def test_an_evaluation_is_read_back_from_the_details_of_its_row() -> None:
         metrics=[MetricScore(metric_name="A", score=70.5, evaluator_comment="良い")], overall_score=70.5
     )
     assert EvaluationResult.from_score_details(result.to_score_details(), 70.5) == result
+
+
+def test_a_metric_that_is_not_a_number_is_kept_as_null_and_read_back() -> None:
+    result = EvaluationResult(metrics=[MetricScore(metric_name="A", score=float("nan"))], overall_score=None)
+    details = result.to_score_details()
+    assert json.loads(json.dumps(details, allow_nan=False))["metrics"][0]["score"] is None
+    assert isnan(EvaluationResult.from_score_details(details, None).metrics[0].score)
 
 
 def test_details_of_another_shape_give_their_numbers() -> None:

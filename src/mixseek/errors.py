@@ -3,6 +3,7 @@
 MixSeekError
 ├── ConfigurationError            files, environment or arguments; the user can mend it, so no traceback is shown
 │   ├── WorkspaceNotFoundError    (also FileNotFoundError)
+│   ├── MissingFileError          (also FileNotFoundError)
 │   ├── PluginError               a plugin that cannot be loaded or is not what it says
 │   └── AuthenticationError       no key for a model provider
 ├── StorageError
@@ -42,6 +43,7 @@ __all__ = [
     "DatabaseVersionError",
     "DatabaseWriteError",
     "EvaluationError",
+    "MissingFileError",
     "MixSeekError",
     "ModelError",
     "ModelIncompleteError",
@@ -96,6 +98,12 @@ class WorkspaceNotFoundError(ConfigurationError, FileNotFoundError):
     """No workspace was named, or the one that was named is not a directory."""
 
     # FileNotFoundError prints its errno and file name when it has them; the sentence is ours alone.
+    __str__ = Exception.__str__
+
+
+class MissingFileError(ConfigurationError, FileNotFoundError):
+    """A configuration file that was named does not exist."""
+
     __str__ = Exception.__str__
 
 

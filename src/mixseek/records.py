@@ -8,7 +8,7 @@ that orders teams, :func:`order_standings`, stands here too, beneath everything 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from math import nan
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 from uuid import uuid4
@@ -188,7 +188,10 @@ class EvaluationResult(Record):
 
     def to_score_details(self) -> dict[str, JsonValue]:
         """What a leader board row keeps of it, and what the team is shown."""
-        metrics: list[JsonValue] = [metric.model_dump(mode="json") for metric in self.metrics]
+        metrics: list[JsonValue] = [
+            {**metric.model_dump(), "score": metric.score if isfinite(metric.score) else None}
+            for metric in self.metrics
+        ]
         return {"overall_score": self.overall_score, "metrics": metrics}
 
     @classmethod

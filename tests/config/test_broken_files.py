@@ -566,6 +566,14 @@ CASES = [
         ],
     ),
     Case(
+        "a_plugin_that_steers_the_terminal",
+        "configs/agents/m.toml",
+        AGENT.replace("plain", "custom") + 'plugin = {path = "plugins/steers.py", agent_class = "X"}\n',
+        [
+            "configs/agents/m.toml: agent.plugin: '{workspace}/plugins/steers.py' cannot be imported: RuntimeError: \\x1b[2J\\nforged: line"
+        ],
+    ),
+    Case(
         "a_plugin_that_exits",
         "configs/agents/m.toml",
         AGENT.replace("plain", "custom") + 'plugin = {path = "plugins/exits.py", agent_class = "X"}\n',
@@ -901,6 +909,7 @@ def workspace(workspace: Path) -> Path:
         "configs/agents/member.toml": AGENT,
         "plugins/raises.py": 'raise RuntimeError("no luck")\n',
         "plugins/exits.py": "raise SystemExit(0)\n",
+        "plugins/steers.py": 'raise RuntimeError("\\x1b[2J\\nforged: line")\n',
         "plugins/other.py": "class Other:\n    pass\n",
     }
     for name, text in files.items():
@@ -919,10 +928,10 @@ def test_a_broken_file_is_told_in_full(case: Case, workspace: Path, capsys: pyte
     content = case.text if isinstance(case.text, bytes) else case.text.encode()
     (workspace / case.file).write_bytes(content)
 
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(SystemExit) as ended:
         main(["config", "validate", case.file, "--workspace", str(workspace)])
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
 
     printed = capsys.readouterr()
     told = [line.replace("{workspace}", str(workspace)) for line in case.told]

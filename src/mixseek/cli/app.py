@@ -18,13 +18,9 @@ _COMMANDS = {
 class _LazyGroup(TyperGroup):
     """Knows its commands by name and one line of help; loads one when it is run."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in self.commands or cmd_name not in _COMMANDS:
-            return self.commands.get(cmd_name)
-        return TyperCommand(cmd_name, help=_COMMANDS[cmd_name][1])
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands.update({name: TyperCommand(name, help=words) for name, (_, words) in _COMMANDS.items()})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in _COMMANDS:

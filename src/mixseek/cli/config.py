@@ -44,6 +44,8 @@ def init(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write configuration files to start from; existing ones are kept unless --force is given."""
+    if workspace is not None:
+        _make_directory(workspace)
     manager = ConfigurationManager(workspace)
     wanted = [KINDS[component]] if component else list(KINDS.values())
     if not force and all(os.path.lexists(manager.default_file(kind)) for kind in wanted):
@@ -51,6 +53,15 @@ def init(
     for kind in needed_with(wanted[0]) if component else wanted:
         # What is only needed beside the wanted file is never overwritten.
         _write(manager, kind, force=force and kind in wanted)
+
+
+def _make_directory(workspace: Path) -> None:
+    try:
+        workspace.expanduser().mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        return  # told as what it is when it is opened as a workspace
+    except OSError as error:
+        raise ConfigurationError(f"workspace {str(workspace)!r} cannot be created: {error.strerror}") from error
 
 
 def _write(manager: ConfigurationManager, kind: Kind, *, force: bool) -> None:
@@ -182,6 +193,8 @@ def _leaves(value: Any, masked: Any, above: KeyPath = ()) -> Iterator[tuple[KeyP
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             yield from _leaves(getattr(value, name), masked[key_of(name, field)], (*above, name))
+        for name, item in (value.model_extra or {}).items():
+            yield from _leaves(item, masked[name], (*above, name))
     elif isinstance(value, dict) and any(isinstance(item, BaseModel) for item in value.values()):
         for key, item in value.items():
             yield from _leaves(item, masked[key], (*above, key))

@@ -64,7 +64,8 @@ def print_line(text: str = "") -> None:
 def print_json(value: Any) -> None:
     """A JSON document on standard output."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    typer.echo("\n".join(clean(line) for line in text.split("\n")))
+    # What is left to escape stands inside strings, where JSON has one way of writing it.
+    typer.echo("\n".join(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n")))
 
 
 def print_error(error: MixSeekError) -> None:

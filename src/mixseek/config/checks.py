@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,10 +16,14 @@ from pydantic import BaseModel
 from mixseek import plugins
 from mixseek.clock import timezone_from_environment
 from mixseek.config.layers import KeyPath
-from mixseek.config.reading import read_text
+from mixseek.config.problems import no_such_file
+from mixseek.config.reading import read_text, referred_file
 from mixseek.config.schema import (
     BUILT_IN_METRICS,
+    PROMPTS,
     EvaluatorSettings,
+    JudgmentSettings,
+    LeaderSettings,
     MemberAgentConfig,
     OrchestratorSettings,
     PromptBuilderSettings,
@@ -40,6 +45,8 @@ _PATH_OF_A_TEXT = re.compile(r"\S+\.(?:md|txt|json|toml|html?|csv|rst)", re.IGNO
 _LATER: Mapping[type[BaseModel], frozenset[str]] = {
     OrchestratorSettings: frozenset({"budget", "prices", "answer_schema", "reference"}),
     TeamSettings: frozenset({"budget", "answer_schema"}),
+    LeaderSettings: frozenset({"fallback_models"}),
+    JudgmentSettings: frozenset({"target_score", "plateau_rounds", "plateau_min_gain"}),
     MemberAgentConfig: frozenset({"mcp_servers", "functions", "fallback_models"}),
 }
 
@@ -81,7 +88,7 @@ def check_clock(environ: Mapping[str, str]) -> Iterator[Problem]:
 def check_prompt_templates(workspace: Workspace, shown: str) -> Iterator[Problem]:
     """The two templates a workspace may keep as files: both or none, readable and well-formed."""
     files = [workspace.prompt_templates / name for name in _PROMPT_TEMPLATES]
-    there = [file for file in files if file.exists()]
+    there = [file for file in files if os.path.lexists(file)]
     if len(there) == 1:
         missing = next(file.name for file in files if file not in there)
         yield Problem(f"{there[0].name} is there but {missing} is not: add it, or take the other away", shown)
@@ -135,7 +142,7 @@ def _below(above: KeyPath, faults: Iterable[Fault]) -> Iterator[Fault]:
 
 
 def _template_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
-    for name in ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt"):
+    for name in PROMPTS:
         for fault in check_template(_text(values, name) or "", name):
             yield (name,), _template_fault(fault)
 
@@ -194,11 +201,10 @@ def _class_faults(
 def _loads(
     registry: plugins.Registry[type], class_name: str, module: str | None, file: str | None, around: Surroundings
 ) -> Iterator[Fault]:
-    where = around.workspace.resolve(file) if file else None
-    if where is not None and not where.is_file():
-        yield ("path",), f"file {file!r} does not exist: paths start at the workspace"
-        return
-    if around.no_plugins:
+    where = referred_file(around.workspace, file) if file else None
+    if file and where is None:
+        yield ("path",), no_such_file(file)
+    if around.no_plugins or (file and where is None):
         return
     try:
         # What a stranger's module prints while it loads must not end up in our own output.
@@ -223,11 +229,12 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
 def _answer_schema_faults(schema: Any, around: Surroundings) -> Iterator[Fault]:
     if not isinstance(schema, str):
         return
-    if not around.workspace.resolve(schema).exists():
-        yield ("answer_schema",), f"file {schema!r} does not exist: paths start at the workspace"
+    file = referred_file(around.workspace, schema)
+    if file is None:
+        yield ("answer_schema",), no_such_file(schema)
         return
     try:
-        parsed = json.loads(read_text(around.workspace.resolve(schema), schema))
+        parsed = json.loads(read_text(file, schema))
     except ConfigurationError as error:
         yield ("answer_schema",), f"file {error}"
     except (ValueError, RecursionError) as error:
@@ -239,5 +246,5 @@ def _answer_schema_faults(schema: Any, around: Surroundings) -> Iterator[Fault]:
 
 def _reference_faults(reference: str | None, around: Surroundings) -> Iterator[Fault]:
     """A reference may be any text; one that can only be meant as a path has to exist."""
-    if reference and _PATH_OF_A_TEXT.fullmatch(reference) and not Path(around.workspace.resolve(reference)).is_file():
-        yield ("reference",), f"file {reference!r} does not exist: paths start at the workspace"
+    if reference and _PATH_OF_A_TEXT.fullmatch(reference) and referred_file(around.workspace, reference) is None:
+        yield ("reference",), no_such_file(reference)

@@ -45,7 +45,7 @@ def environment_layer(
             continue
         try:
             value = _parse(field, environ[name])
-        except ValueError:
+        except (ValueError, RecursionError):
             problems.append(Problem(f"{mask(environ[name], name)!r} is not {allowed(field)}", file, name))
             continue
         _put(values, path, value)

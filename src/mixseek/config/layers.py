@@ -17,6 +17,8 @@ __all__ = ["KeyPath", "Layer", "Merged", "Origin", "Place", "Provenance", "Sourc
 KeyPath = tuple[str | int, ...]
 Source = Literal["command line", "environment", ".env", "TOML", "argument", "default"]
 
+_VARIABLES = ("environment", ".env")
+
 
 def show_path(path: Iterable[str | int]) -> str:
     """A path as it is read aloud.
@@ -59,6 +61,11 @@ class Origin:
     place: Place = Place()
     value: Any = None
 
+    @property
+    def has_inside(self) -> bool:
+        """Whether a part of the value has a place of its own; what stands inside a variable has none."""
+        return self.source not in _VARIABLES
+
     def __str__(self) -> str:
         return f"{self.source} {self.place}".rstrip()
 
@@ -99,8 +106,7 @@ class Merged:
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
                 origin = self.origins[path[:end]][0]
-                # What stands inside a variable has no place of its own.
-                return origin.place.inside(path[end:]) if origin.source == "TOML" else origin.place
+                return origin.place.inside(path[end:]) if origin.has_inside else origin.place
         return None
 
 
@@ -156,8 +162,7 @@ def _place(layer: Layer, path: KeyPath) -> Place:
     for end in range(len(path), -1, -1):
         if path[:end] in layer.places:
             found = layer.places[path[:end]]
-            # What stands inside a variable has no place of its own.
-            return found.inside(path[end:]) if layer.source == "TOML" else found
+            return found if layer.source in _VARIABLES else found.inside(path[end:])
     return Place()
 
 

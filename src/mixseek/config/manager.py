@@ -31,10 +31,11 @@ from mixseek.config.kinds import (
     toml_layer,
 )
 from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
-from mixseek.config.problems import problem_at, problems_of
-from mixseek.config.reading import read_dotenv, read_toml
+from mixseek.config.problems import no_such_file, problem_at, problems_of
+from mixseek.config.reading import read_dotenv, read_toml, referred_file
 from mixseek.config.schema import (
     OLDER_SPELLINGS,
+    PROMPTS,
     EvaluatorSettings,
     JudgmentSettings,
     MemberAgentConfig,
@@ -45,12 +46,11 @@ from mixseek.config.schema import (
     TeamSettings,
 )
 from mixseek.config.shape import key_of
-from mixseek.errors import ConfigurationError, Problem
+from mixseek.errors import ConfigurationError, MissingFileError, Problem, WorkspaceNotFoundError
 from mixseek.workspace import Workspace
 
 __all__ = [
     "ConfigurationManager",
-    "MissingFileError",
     "Report",
     "RunSettings",
     "load_orchestrator_settings",
@@ -62,13 +62,6 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound=BaseModel)
 
 _BESIDE_CONFIG = ("config", "tool_name", "tool_description")
-
-
-class MissingFileError(ConfigurationError, FileNotFoundError):
-    """A configuration file that was named does not exist."""
-
-    # FileNotFoundError prints its errno and file name when it has them; the sentence is ours alone.
-    __str__ = Exception.__str__
 
 
 @dataclass(frozen=True)
@@ -136,7 +129,7 @@ class ConfigurationManager:
         no_plugins: bool = False,
     ) -> None:
         self._environ = os.environ if environ is None else environ
-        self.workspace = Workspace.locate(workspace, self._environ)
+        self.workspace = _locate(workspace, self._environ)
         self._overrides = overrides or {}
         self._around = Surroundings(self.workspace, no_plugins)
 
@@ -194,7 +187,7 @@ class ConfigurationManager:
 
     def validate(self, path: Path | str, *, complete: bool = True) -> Report:
         """Look at one file of any kind and at all it refers to; ``complete``: a prompt that is missing is a problem."""
-        file = self.workspace.find(path)
+        file = self._find(path)
         findings = _Findings(complete)
         kind: Kind | None = None
         settings: tuple[BaseModel, ...] = ()
@@ -235,8 +228,6 @@ class ConfigurationManager:
         except ConfigurationError as error:
             findings.problems += error.problems
             return _Reading(None, {}, Place(shown).inside)
-        if kind is PROMPT_BUILDER:
-            self._tell_missing_prompts(document, shown, findings)
         return self._make(kind, model, document, shown, findings)
 
     def _make(
@@ -261,12 +252,14 @@ class ConfigurationManager:
         layers = self._layers(kind, document, shown, findings)
         findings.problems += (problem for layer in layers for problem in layer.problems)
         merged = merge(layers)
+        if kind is PROMPT_BUILDER:
+            _tell_missing_prompts(document, shown, merged, findings)
         return self._with_member_files(merged, findings) if kind is TEAM else merged
 
     def _layers(
         self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings
     ) -> list[Layer]:
-        layers = [Layer("command line", self._overrides.get(kind.name, {}))]
+        layers = [Layer("command line", self._overrides.get(kind.name, {}), {(): Place(key=(kind.name,))})]
         if kind.variables is not None:
             layers.append(environment_layer(kind.model, kind.variables, self._environ, "environment"))
             dotenv = self._dotenv(findings)
@@ -288,28 +281,22 @@ class ConfigurationManager:
     def _existing(self, path: Path | str | None) -> Path | None:
         if path is None:
             return None
-        file = self.workspace.find(path)
+        file = self._find(path)
         if not os.path.lexists(file):
             where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
             raise MissingFileError(Problem(f"does not exist{where}", str(path)))
         return file
 
+    def _find(self, path: Path | str) -> Path:
+        try:
+            return self.workspace.find(path)
+        except (OSError, RuntimeError, ValueError) as error:
+            # Too long, or "~somebody/file" and there is no such user.
+            raise MissingFileError(Problem("is not the name of a file", str(path))) from error
+
     def _shown(self, file: Path) -> str:
         inside = file.is_relative_to(self.workspace.root)
         return str(file.relative_to(self.workspace.root)) if inside else str(file)
-
-    def _tell_missing_prompts(self, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings) -> None:
-        if document is None:
-            logger.info("no prompt builder file: the default templates are used")
-            return
-        table = document.get(PROMPT_BUILDER.table or "")
-        for name in ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt"):
-            if not isinstance(table, Mapping) or name in table:
-                continue
-            if findings.complete:
-                findings.problems.append(Problem("is required: a template", shown, f"prompt_builder.{name}"))
-            else:
-                logger.warning("%s: prompt_builder.%s is missing: the default template is used", shown, name)
 
     # --- files that refer to files ----------------------------------------------------------------------------------
 
@@ -361,11 +348,10 @@ class ConfigurationManager:
         """The file a setting names; a missing one is a problem of the place that names it."""
         if not isinstance(given, str) or not given.strip():
             return None
-        file = self.workspace.resolve(given)
-        if os.path.lexists(file):
-            return file
-        findings.problems.append(problem_at(place, f"file {given!r} does not exist: paths start at the workspace"))
-        return None
+        file = referred_file(self.workspace, given)
+        if file is None:
+            findings.problems.append(problem_at(place, no_such_file(given)))
+        return file
 
     def _with_member_files(self, merged: Merged, findings: _Findings) -> Merged:
         """Put the contents of member files where a team's members only name them."""
@@ -373,33 +359,40 @@ class ConfigurationManager:
         if not isinstance(members, list):
             return merged
         origins = dict(merged.origins)
-        filled = [self._member(merged, origins, number, member, findings) for number, member in enumerate(members)]
-        return Merged({**merged.values, "members": [m for m in filled if m is not None]}, origins)
+        source = origins[("members",)][0].source
+        filled: list[Any] = []
+        for number, member in enumerate(members):
+            written = merged.place(("members", number)) or Place()
+            # A member whose file cannot be read is left out; those after it move up, but not in the file.
+            here: KeyPath = ("members", len(filled))
+            origins[here] = (Origin(source, written, member),)
+            if isinstance(member, Mapping) and "config" in member:
+                filled += self._member_of_file(member, written, here, origins, findings)
+            else:
+                filled.append(member)
+        return Merged({**merged.values, "members": filled}, origins)
 
-    def _member(
+    def _member_of_file(
         self,
-        merged: Merged,
+        member: Mapping[str, Any],
+        written: Place,
+        here: KeyPath,
         origins: dict[KeyPath, tuple[Origin, ...]],
-        number: int,
-        member: Any,
         findings: _Findings,
-    ) -> Any:
-        if not isinstance(member, Mapping) or "config" not in member:
-            return member
-        here = merged.place(("members", number)) or Place()
-        for name in member.keys() - set(_BESIDE_CONFIG):
+    ) -> list[Mapping[str, Any]]:
+        for name in sorted(member.keys() - set(_BESIDE_CONFIG)):
             message = "may not stand beside config: move it into the member file"
-            findings.problems.append(problem_at(here.inside((name,)), message))
-        document, shown = self._member_document(member["config"], here.inside(("config",)), findings)
+            findings.problems.append(problem_at(written.inside((name,)), message))
+        document, shown = self._member_document(member["config"], written.inside(("config",)), findings)
         if document is None:
-            return None
+            return []
         layer = toml_layer(MEMBER, document, shown)
         findings.problems += layer.problems
         beside = {name: member[name] for name in _BESIDE_CONFIG[1:] if name in member}
-        origins[("members", number)] = (Origin("TOML", Place(shown, MEMBER.key(()))),)
+        origins[here] = (Origin("TOML", Place(shown, MEMBER.key(()))),)
         for name, value in beside.items():
-            origins[("members", number, name)] = (Origin("TOML", here.inside((name,)), value),)
-        return {**layer.values, **beside}
+            origins[(*here, name)] = (Origin("TOML", written.inside((name,)), value),)
+        return [{**layer.values, **beside}]
 
     def _member_document(self, given: Any, place: Place, findings: _Findings) -> tuple[dict[str, Any] | None, str]:
         if not isinstance(given, str) or not given.strip():
@@ -426,7 +419,6 @@ def read_prompt_builder_settings(workspace: Path | str) -> PromptBuilderSettings
     file = manager.default_file(PROMPT_BUILDER)
     findings = _Findings()
     document = manager._document(file) if os.path.lexists(file) else None
-    manager._tell_missing_prompts(document, manager._shown(file), findings)
     merged = manager._merge(PROMPT_BUILDER, document, manager._shown(file), findings)
     findings.raise_problems()
     settings = PromptBuilderSettings.of_values(merged.values)
@@ -434,7 +426,30 @@ def read_prompt_builder_settings(workspace: Path | str) -> PromptBuilderSettings
     return settings
 
 
+def _locate(path: Path | str | None, environ: Mapping[str, str]) -> Workspace:
+    try:
+        return Workspace.locate(path, environ)
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, WorkspaceNotFoundError):
+            raise
+        raise WorkspaceNotFoundError(f"{str(path)!r} is not the name of a directory") from error
+
+
 # --- steps of a reading ---------------------------------------------------------------------------------------------
+
+
+def _tell_missing_prompts(
+    document: Mapping[str, Any] | None, shown: str | None, merged: Merged, findings: _Findings
+) -> None:
+    if document is None:
+        logger.info("no prompt builder file: the default templates are used")
+        return
+    table = document.get(PROMPT_BUILDER.table or "")
+    for name in PROMPTS:
+        if findings.complete and isinstance(table, Mapping) and name not in table:
+            findings.problems.append(Problem("is required: a template", shown, f"prompt_builder.{name}"))
+        elif not findings.complete and name not in merged.values:
+            logger.warning("%s: prompt_builder.%s is missing: the default template is used", shown, name)
 
 
 def _of_values(model: type[S], values: Mapping[str, Any]) -> S:
@@ -544,7 +559,7 @@ def _climb(origins: Mapping[KeyPath, tuple[Origin, ...]], path: KeyPath) -> tupl
 
 
 def _exact(origin: Origin, rest: KeyPath) -> Place:
-    return origin.place.inside(rest) if origin.source == "TOML" else origin.place
+    return origin.place.inside(rest) if origin.has_inside else origin.place
 
 
 def _origins_at(settings: BaseModel, path: KeyPath) -> tuple[Origin, ...]:

@@ -20,7 +20,7 @@ from mixseek.config.schema import (
 from mixseek.config.shape import allowed_at, field_at, known_part, model_at, settable_keys
 from mixseek.errors import Problem
 
-__all__ = ["problem_at", "problems_of"]
+__all__ = ["no_such_file", "problem_at", "problems_of"]
 
 _LONGEST_VALUE = 60
 _TABLE_LESS = {EvaluatorSettings: "evaluator", JudgmentSettings: "judgment"}
@@ -36,6 +36,11 @@ def problems_of(error: ValidationError, model: type[BaseModel], place: Callable[
 def problem_at(place: Place, message: str) -> Problem:
     """A problem of the value that is written at ``place``; a key that was written there by mistake is not repeated."""
     return Problem(mask(message), place.file, show_path(place.key) or None)
+
+
+def no_such_file(given: str) -> str:
+    """What to say of a path in a file that leads nowhere."""
+    return f"file {_show(given, ())} does not exist: paths start at the workspace"
 
 
 def _problem(error: ErrorDetails, model: type[BaseModel], place: Callable[[KeyPath], Place]) -> Problem | None:

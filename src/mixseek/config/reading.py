@@ -16,8 +16,9 @@ from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 
 from mixseek.errors import ConfigurationError, Problem
+from mixseek.workspace import Workspace
 
-__all__ = ["MAX_FILE_BYTES", "read_dotenv", "read_text", "read_toml"]
+__all__ = ["MAX_FILE_BYTES", "read_dotenv", "read_text", "read_toml", "referred_file"]
 
 MAX_FILE_BYTES = 1_000_000
 _MAX_KEY_PARTS = 32
@@ -68,6 +69,16 @@ def read_text(path: Path, shown: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise _wrong(shown, f"not UTF-8 text (line {line}); save the file as UTF-8") from None
+
+
+def referred_file(workspace: Workspace, given: str) -> Path | None:
+    """What a path inside a file leads to, whatever stands there; None where nothing does."""
+    try:
+        path = workspace.resolve(given)
+    except RuntimeError:
+        # "~somebody/file", and there is no such user.
+        return None
+    return path if os.path.lexists(path) else None
 
 
 def _read_bytes(path: Path, shown: str) -> bytes:

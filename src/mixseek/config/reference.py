@@ -14,11 +14,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from mixseek.config.environment import variable_names
-from mixseek.config.kinds import KINDS, PROMPT_BUILDER, Kind
+from mixseek.config.kinds import KINDS, PROMPT_BUILDER, TEAM, Kind
 from mixseek.config.layers import KeyPath
 from mixseek.config.shape import SET_BY_THE_LOADER, allowed, alternatives, key_of, model_of
 
 __all__ = ["FieldReference", "field_references", "markdown"]
+
+_MEMBERS = 'The members: the keys of a member file, or `config = "path"` of one with `tool_name`, `tool_description`.'
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def field_references(kind: Kind) -> list[FieldReference]:
 
 
 def markdown() -> str:
-    """The tables of the manual, one for each kind of file."""
+    """The tables of the manual, one for each kind of file; members are described once, with the member file."""
     return "\n".join(_section(kind) for kind in KINDS.values())
 
 
@@ -91,9 +93,13 @@ def _words(field: FieldInfo) -> str:
 def _section(kind: Kind) -> str:
     rows = ["| key | allowed | default | variable | |", "| --- | --- | --- | --- | --- |"]
     for one in field_references(kind):
+        if one.key.startswith("team.members[]"):
+            continue
         variable = f"`{one.variable}`" if one.variable else ""
         cells = (f"`{one.key}`", one.allowed, f"`{one.default}`", variable, one.description)
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    if kind is TEAM:
+        rows.append("| `team.members[]` | a list, each a table | `[]` |  | " + _MEMBERS + " |")
     return f"### {kind.name}: `configs/{kind.file}`\n\n" + "\n".join(rows) + "\n"
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, get_args
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import ErrorType
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mixseek.config.environment import Variables, environment_layer
@@ -37,6 +38,7 @@ from mixseek.templating import DEFAULT_EVALUATOR_USER_PROMPT, DEFAULT_JUDGMENT_U
 __all__ = [
     "BUILT_IN_METRICS",
     "OLDER_SPELLINGS",
+    "PROMPTS",
     "BudgetSettings",
     "CodeExecutionSettings",
     "CustomMetricSettings",
@@ -66,6 +68,7 @@ __all__ = [
     "default_tool_name",
 ]
 
+PROMPTS = ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
 BUILT_IN_METRICS = ("ClarityCoherence", "Coverage", "Relevance", "LLMPlain")
 
 _WEIGHTS_SUM_TOLERANCE = 0.001
@@ -198,7 +201,12 @@ def _details(error: ValidationError) -> list[InitErrorDetails]:
 
 
 def _error_type(error: ErrorDetails) -> str | PydanticCustomError:
-    return _fault(error["msg"]) if error["type"] == "rule" else error["type"]
+    if error["type"] in _PYDANTIC_ERRORS:
+        return error["type"]
+    return PydanticCustomError(error["type"], "{text}", {"text": error["msg"]})
+
+
+_PYDANTIC_ERRORS = frozenset(get_args(ErrorType))
 
 
 class ModelParams(Settings):
@@ -247,11 +255,7 @@ class PromptBuilderSettings(BaseSettings):
 
     variables: ClassVar[Variables] = Variables(
         prefix="MIXSEEK_PROMPT_BUILDER__",
-        aliases={
-            "MIXSEEK_TEAM_USER_PROMPT": "team_user_prompt",
-            "MIXSEEK_EVALUATOR_USER_PROMPT": "evaluator_user_prompt",
-            "MIXSEEK_JUDGMENT_USER_PROMPT": "judgment_user_prompt",
-        },
+        aliases={f"MIXSEEK_{name.upper()}": name for name in PROMPTS},
     )
 
     team_user_prompt: str = Field(
@@ -288,7 +292,7 @@ class PromptBuilderSettings(BaseSettings):
         """Arguments, then our variables; files are the manager's."""
         return init_settings, _VariablesSource(settings_cls)
 
-    @field_validator("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
+    @field_validator(*PROMPTS)
     @classmethod
     def _has_text(cls, template: str, info: Any) -> str:
         if not template.strip():

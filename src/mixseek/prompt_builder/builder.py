@@ -49,7 +49,9 @@ class UserPromptBuilder:
         if (workspace is None) == (settings is None):
             raise TypeError("UserPromptBuilder takes exactly one of workspace and settings")
         given = settings if workspace is None else workspace
-        self.settings = given if isinstance(given, PromptBuilderSettings) else read_prompt_builder_settings(Path(str(given)))
+        self.settings = (
+            given if isinstance(given, PromptBuilderSettings) else read_prompt_builder_settings(Path(str(given)))
+        )
         self.store = store
         self._clock = clock
         self._nonce = nonce

@@ -15,7 +15,7 @@ def count_tokens(text: str) -> int:
     """How many tokens ``text`` has in the vocabulary of current OpenAI models (o200k), a fair measure for others.
 
     >>> count_tokens("東京の天気")
-    3
+    4
     """
     encoding = _encoding()
     return sum(len(encoding.encode_ordinary(text[start : start + _PIECE])) for start in range(0, len(text), _PIECE))

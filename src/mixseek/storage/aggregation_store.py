@@ -8,7 +8,6 @@ Times go in and come out as UTC, JSON columns as values.
 import asyncio
 import json
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +25,6 @@ from mixseek.records import (
     LeaderBoardEntry,
     MemberSubmission,
     MemberSubmissionsRecord,
-    MetricScore,
     ModelUsage,
     Standing,
     SubmissionRecord,
@@ -350,7 +348,7 @@ class AggregationStore:
         except CannotOpenError as error:
             raise DatabaseReadError(str(error)) from error
         except (duckdb.Error, OSError, ValidationError, ValueError) as error:
-            raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: {error}") from error
+            raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: {_explained(error)}") from error
 
     async def _write(self, make_rows: Callable[[], Sequence[Row]]) -> None:
         await self._try(lambda: Write(make_rows, self._lock_wait_seconds))
@@ -367,7 +365,7 @@ class AggregationStore:
                 raise DatabaseWriteError(str(error)) from error
             except (duckdb.Error, OSError) as error:
                 if delay is None or not _may_pass(error):
-                    raise DatabaseWriteError(f"cannot write {str(self.db_path)!r}: {error}") from error
+                    raise DatabaseWriteError(f"cannot write {str(self.db_path)!r}: {_explained(error)}") from error
                 logger.warning("writing %s failed and is tried again in %g s: %s", self.db_path, delay, error)
                 await asyncio.sleep(delay)
             else:
@@ -376,6 +374,11 @@ class AggregationStore:
     def _check_open(self, kind: type[DatabaseReadError] | type[DatabaseWriteError]) -> None:
         if self._closed:
             raise kind(f"the store of {str(self.db_path)!r} is closed")
+
+
+def _explained(error: Exception) -> str:
+    remedy = "; make the directory and its files writable for this user, or name another workspace"
+    return f"{error}{remedy}" if isinstance(error, PermissionError) else str(error)
 
 
 def _may_pass(error: Exception) -> bool:
@@ -517,31 +520,7 @@ def _standings(connection: Connection, execution_id: str) -> list[Standing]:
 
 
 def _evaluation(score: float | None, details: Any) -> EvaluationResult:
-    return EvaluationResult(metrics=_metrics(details), overall_score=score)
-
-
-def _metrics(details: Any) -> list[MetricScore]:
-    """The metrics of a row; an older row may hold them as plain ``{"name": number}``."""
-    if not isinstance(details, dict):
-        return []
-    listed = details.get("metrics")
-    if not isinstance(listed, list):
-        plain = {name: value for name, value in details.items() if name != "overall_score"}
-        listed = [{"metric_name": name, "score": value} for name, value in plain.items()]
-    return [_metric(item) for item in listed if isinstance(item, dict) and _is_number(item.get("score"))]
-
-
-def _metric(item: Mapping[str, Any]) -> MetricScore:
-    comment = item.get("evaluator_comment")
-    return MetricScore(
-        metric_name=str(item.get("metric_name", "")),
-        score=item["score"],
-        evaluator_comment=comment if isinstance(comment, str) else "",
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return EvaluationResult.from_score_details(details if isinstance(details, dict) else {}, score)
 
 
 def _feedback(score: float | None, details: Any) -> str:

@@ -22,7 +22,7 @@ import duckdb
 from mixseek.errors import DatabaseVersionError
 from mixseek.storage.migrations import MIGRATIONS, Migration, file_version, has_results, migrate
 
-__all__ = ["CannotOpenError", "HeldElsewhereError", "open_database"]
+__all__ = ["CannotOpenError", "HeldElsewhereError", "check_place", "open_database"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,12 +46,10 @@ class HeldElsewhereError(Exception):
 
 def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> duckdb.DuckDBPyConnection:
     """A connection to an up-to-date file; the caller has the turn."""
-    _check_place(path)
     if not _holds_anything(path):
         _create(path, migrations)
     _check_kind(path)
-    _look_at_log(path)
-    connection = _connect_without_damage(path)
+    connection = _connect_without_damage(path, _keep_torn_log(path))
     try:
         _bring_up_to_date(connection, path, migrations)
     except BaseException:
@@ -63,7 +61,8 @@ def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> d
 # --- the place and the kind of the file -------------------------------------------------------------------------------
 
 
-def _check_place(path: Path) -> None:
+def check_place(path: Path) -> None:
+    """Refuse a path at which no database file can be."""
     if path.is_dir():
         raise CannotOpenError(f"{str(path)!r} is a directory: name the database file inside it")
     if not path.parent.is_dir():
@@ -136,15 +135,33 @@ def _holder_in(message: str) -> str:
     return f"pid {found[2]} ({found[1]})" if found else "another program"
 
 
-def _connect_without_damage(path: Path) -> duckdb.DuckDBPyConnection:
+def _connect_without_damage(path: Path, torn: Path | None) -> duckdb.DuckDBPyConnection:
     try:
-        return _connect(path)
+        connection = _connect(path)
     except duckdb.Error as error:
+        _forget(torn)
         if "replaying" in str(error) and _logs(path):
             return _connect_without_log(path, error)
         if _is_damage(error):
             raise CannotOpenError(_damaged(path, error)) from error
         raise
+    except BaseException:
+        _forget(torn)
+        raise
+    if torn is not None:
+        logger.warning(
+            "the write-ahead log of %s ended in the middle of an entry; "
+            "what came before it was replayed, and a copy of the log is kept as %s",
+            path,
+            torn.name,
+        )
+    return connection
+
+
+def _forget(torn: Path | None) -> None:
+    # The log itself is still there when the opening fails.
+    if torn is not None:
+        torn.unlink()
 
 
 def _connect_without_log(path: Path, error: duckdb.Error) -> duckdb.DuckDBPyConnection:
@@ -191,33 +208,21 @@ def _logs(path: Path) -> list[Path]:
     return [log for log in names if log.exists()]
 
 
-def _look_at_log(path: Path) -> None:
+def _keep_torn_log(path: Path) -> Path | None:
     """Keep a log of a killed process from being dropped where DuckDB would stop reading it without an error.
 
     A log without its header is ignored and overwritten by DuckDB: it is moved. One whose entries do not end with the
-    file is replayed up to there and removed: a copy is kept, for it may be half a commit that nobody was told of, or
+    file is replayed up to there and removed: a copy is made, for it may be half a commit that nobody was told of, or
     damage.
     """
     log = path.with_name(path.name + ".wal")
-    if not log.exists() or log.stat().st_size == 0:
-        return
-    header_ends, readable = _measure(log)
-    if readable == log.stat().st_size or _held_by_another(path):
-        return
-    if header_ends is None:
-        moved = _set_aside(log)
-        logger.warning("%s is not a write-ahead log of %s and is set aside as %s", log, path, moved.name)
-    else:
-        kept = _copy_aside(log)
-        logger.warning(
-            "the write-ahead log %s of %s ends in the middle of an entry; "
-            "%d of %d bytes are replayed, and a copy is kept as %s",
-            log,
-            path,
-            readable,
-            log.stat().st_size,
-            kept.name,
-        )
+    if not log.exists() or _is_whole(log) or _held_by_another(path):
+        return None
+    if _end_of_header(log.read_bytes()) is not None:
+        return _copy_aside(log)
+    moved = _set_aside(log)
+    logger.warning("%s is not a write-ahead log of %s and is set aside as %s", log, path, moved.name)
+    return None
 
 
 def _held_by_another(path: Path) -> bool:
@@ -231,19 +236,16 @@ def _held_by_another(path: Path) -> bool:
     return False
 
 
-def _measure(log: Path) -> tuple[int | None, int]:
-    """Where the log's header ends (None: it has none), and where its whole entries (size, checksum, content) end."""
+def _is_whole(log: Path) -> bool:
+    """Whether the log is empty, or a header and entries (size, checksum, content) that end where the file ends."""
     data = log.read_bytes()
-    header_ends = _end_of_header(data)
-    if header_ends is None:
-        return None, 0
-    position = header_ends
+    position = _end_of_header(data)
+    if position is None:
+        return not data
     while position + 16 <= len(data):
         (size,) = struct.unpack_from("<Q", data, position)
-        if position + 16 + size > len(data):
-            break
         position += 16 + size
-    return header_ends, position
+    return position == len(data)
 
 
 def _end_of_header(data: bytes) -> int | None:

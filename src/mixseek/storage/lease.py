@@ -24,7 +24,7 @@ from weakref import WeakSet, WeakValueDictionary
 import duckdb
 
 from mixseek.errors import DatabaseLockedError
-from mixseek.storage.database import HeldElsewhereError, open_database
+from mixseek.storage.database import HeldElsewhereError, check_place, open_database
 from mixseek.storage.tables import Row, upsert
 from mixseek.storage.turn import Turn
 
@@ -34,14 +34,12 @@ logger = logging.getLogger(__name__)
 
 Connection = duckdb.DuckDBPyConnection
 
-# Alone with the file: linger for the next step of a run, and let go now and then for those whose ring was not heard.
+# Alone with the file: linger for the next step of a run, and let go now and then for those who take no turns.
 _LINGER_SECONDS = 0.02
 _HOLD_SECONDS = 1.0
 # In company: a burst each, so that twelve processes come round within about a second.
 _CONTENDED_LINGER_SECONDS = 0.002
 _CONTENDED_HOLD_SECONDS = 0.06
-# Long enough that those who were woken by our release are first at the lock.
-_GIVE_WAY_SECONDS = 0.002
 _ASK_AGAIN_SECONDS = 0.02
 _IDLE_THREAD_SECONDS = 5.0
 _MAX_BATCH = 64
@@ -198,11 +196,8 @@ class Worker:
             while not self._had_lease(job):
                 self._stop.wait(_ASK_AGAIN_SECONDS)
         finally:
-            contended = self._turn.contended()
             self._turn.release()
             self._say_goodbye()
-        if contended:
-            self._stop.wait(_GIVE_WAY_SECONDS)
 
     def _say_goodbye(self) -> None:
         for job in self._leaving:
@@ -210,6 +205,7 @@ class Worker:
         self._leaving.clear()
 
     def _take_turn(self, job: Job) -> None:
+        check_place(self.path)
         if not self._turn.take(job.deadline, self._stop):
             raise self._locked(self._turn.holder(), job)
 

@@ -1,12 +1,14 @@
-"""Whose turn it is: one lock file beside the database, taken with ``flock`` before the database is opened.
+"""Whose turn it is: one lock file beside the database, and numbers drawn from it as at a counter.
 
-DuckDB lets one process in and turns every other away at once; processes that keep asking get in by luck, with waits of
-seconds. The kernel keeps those that block in ``flock`` in a queue instead. The lock dies with its process, and the
-file's text says who holds it, for the one who waited too long.
+DuckDB lets one process in and turns every other away at once, so processes that keep asking get in by luck; ``flock``
+alone promises no order either. So everyone who comes draws the next number (under a short ``flock``), locks the byte of
+that number, and waits until no lower byte is locked. Those who die, or give up, leave nothing behind: the kernel drops
+their locks. The text of the file says who holds it, for the one who waited too long.
 """
 
 import fcntl
 import os
+import struct
 import sys
 import threading
 import time
@@ -16,8 +18,10 @@ from mixseek.records import utc_now
 
 __all__ = ["Turn"]
 
-# How often a waiting thread looks whether the interpreter is about to end.
-_LOOK_UP_SECONDS = 0.2
+# Looking costs microseconds and cannot cost the place in the line; a blocking lock would know no time-out.
+_LOOK_AGAIN_SECONDS = 0.002
+# The file begins with the last number drawn, in so many digits, and a line feed.
+_DIGITS = 20
 
 
 class Turn:
@@ -26,16 +30,16 @@ class Turn:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd: int | None = None
-        self._had_to_wait = False
-        self._noted_at = 0
+        self._number = 0
 
     def take(self, deadline: float, stop: threading.Event) -> bool:
         """Wait for the turn until ``deadline`` (``time.monotonic``); False if it did not come."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         _open_here.add(fd)
         try:
-            self._had_to_wait = not _try_lock(fd)
-            if self._had_to_wait and not _wait_in_line(fd, deadline, stop):
+            self._number = _draw(fd)
+            if not _wait_in_line(fd, self._number, deadline, stop):
+                _close(fd)
                 return False
         except BaseException:
             _close(fd)
@@ -50,20 +54,19 @@ class Turn:
             program = Path(sys.argv[0] or "python").name
             text = f"pid {os.getpid()} ({program}) since {utc_now():%Y-%m-%dT%H:%M:%SZ}{what}\n"
             data = text.encode("utf-8", "replace")
-            os.pwrite(self._fd, data, 0)
-            os.ftruncate(self._fd, len(data))
-            self._noted_at = os.fstat(self._fd).st_mtime_ns
+            os.pwrite(self._fd, data, _DIGITS + 1)
+            os.ftruncate(self._fd, _DIGITS + 1 + len(data))
 
     def contended(self) -> bool:
-        """Whether others want the file too: we had to wait for it, or somebody has rung since."""
-        return self._had_to_wait or (self._fd is not None and os.fstat(self._fd).st_mtime_ns != self._noted_at)
+        """Whether somebody has come after us."""
+        return self._fd is not None and _last_number(self._fd) != self._number
 
     def release(self) -> None:
         """Let the next one in."""
         fd, self._fd = self._fd, None
         if fd is not None:
             # Unlocked by word, not only by closing: a child forked meanwhile still has the same open file.
-            fcntl.flock(fd, fcntl.LOCK_UN)
+            _lock_bytes(fd, fcntl.LOCK_UN, self._number, 1)
             _close(fd)
 
     def forget_in_child(self) -> None:
@@ -73,66 +76,52 @@ class Turn:
     def holder(self) -> str:
         """Who holds the turn, in the words of the lock file."""
         try:
-            return self.path.read_text(encoding="utf-8", errors="replace").strip() or "a process that left no name"
+            words = self.path.read_bytes()[_DIGITS + 1 :].decode("utf-8", "replace").strip()
         except OSError:
-            return "a process that left no name"
+            words = ""
+        return words or "a process that left no name"
 
 
-def _try_lock(fd: int) -> bool:
+def _draw(fd: int) -> int:
+    fcntl.flock(fd, fcntl.LOCK_EX)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        number = _last_number(fd) + 1
+        _lock_bytes(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, number, 1)
+        os.pwrite(fd, f"{number:0{_DIGITS}}\n".encode(), 0)
+    finally:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    return number
+
+
+def _last_number(fd: int) -> int:
+    digits = os.pread(fd, _DIGITS, 0)
+    # A file that somebody else has written to starts again; DuckDB's own lock stands behind this one.
+    return int(digits) if digits.isdigit() and len(digits) == _DIGITS else 0
+
+
+def _is_first(fd: int, number: int) -> bool:
+    try:
+        _lock_bytes(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, number)
+    except (BlockingIOError, PermissionError):
         return False
+    _lock_bytes(fd, fcntl.LOCK_UN, 0, number)
     return True
 
 
-def _wait_in_line(fd: int, deadline: float, stop: threading.Event) -> bool:
-    _ring(fd)
-    waiter = _Waiter(fd)
-    while not waiter.arrived.wait(min(_LOOK_UP_SECONDS, max(0.0, deadline - time.monotonic()))):
-        if stop.is_set() or time.monotonic() >= deadline:
-            return waiter.give_up()
-    return waiter.succeeded()
+def _lock_bytes(fd: int, how: int, start: int, length: int) -> None:
+    if sys.platform != "linux":
+        fcntl.lockf(fd, how, length, start)
+        return
+    # Locks of the open file, not of the process: the process's would be gone with any descriptor it closes.
+    kind = fcntl.F_UNLCK if how == fcntl.LOCK_UN else fcntl.F_WRLCK
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, start, length, 0))
 
 
-def _ring(fd: int) -> None:
-    """Tell the holder that somebody waits, by the lock file's time, which it looks at between two jobs."""
-    os.utime(fd, ns=(time.time_ns(), time.time_ns()))
-
-
-class _Waiter:
-    """One blocking ``flock`` in a thread of its own, since ``flock`` knows no time-out and polling knows no queue."""
-
-    def __init__(self, fd: int) -> None:
-        self.arrived = threading.Event()
-        self._fd = fd
-        self._error: OSError | None = None
-        self._wanted = True
-        self._lock = threading.Lock()
-        threading.Thread(target=self._wait, name="mixseek-turn", daemon=True).start()
-
-    def _wait(self) -> None:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
-        except OSError as error:
-            self._error = error
-        with self._lock:
-            self.arrived.set()
-            if not self._wanted:
-                _close(self._fd)
-
-    def succeeded(self) -> bool:
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def give_up(self) -> bool:
-        """Stop waiting, unless the turn has just come; the thread closes the file when it comes to nobody."""
-        with self._lock:
-            if self.arrived.is_set():
-                return self.succeeded()
-            self._wanted = False
-        return False
+def _wait_in_line(fd: int, number: int, deadline: float, stop: threading.Event) -> bool:
+    while not _is_first(fd, number):
+        if time.monotonic() >= deadline or stop.wait(_LOOK_AGAIN_SECONDS):
+            return False
+    return True
 
 
 _open_here: set[int] = set()

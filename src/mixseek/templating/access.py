@@ -22,8 +22,10 @@ __all__ = [
     "TEXT_METHODS",
     "Method",
     "count_line_breaks",
+    "count_spaces",
     "get_attribute",
     "get_item",
+    "is_property",
     "is_readable_field",
     "price_join",
     "price_replace",
@@ -99,11 +101,9 @@ def get_attribute(environment: Environment, value: object, name: str) -> object:
         return method
     if isinstance(value, Mapping):
         return value[name] if name in value else _nothing(environment, value, name)
-    if is_readable_field(value, name):
-        return (
-            getattr(value, name, None) if not isinstance(value, Namespace) else _of_namespace(environment, value, name)
-        )
-    return _nothing(environment, value, name)
+    if not is_readable_field(value, name):
+        return _nothing(environment, value, name)
+    return _of_namespace(environment, value, name) if isinstance(value, Namespace) else getattr(value, name)
 
 
 def get_item(environment: Environment, value: object, key: object) -> object:
@@ -127,6 +127,11 @@ def is_readable_field(value: object, name: str) -> bool:
     if isinstance(value, _GroupTuple):
         return name in _GROUP_FIELDS
     return isinstance(value, Namespace) and not name.startswith("_")
+
+
+def is_property(value: object, name: str) -> bool:
+    """Whether ``name`` is computed when it is read."""
+    return isinstance(value, Record) and name in type(value).template_properties
 
 
 def _field_by_item(environment: Environment, value: object, name: str) -> object:
@@ -231,11 +236,8 @@ def price_strip(call: Call) -> None:
 
 def _price_split(call: Call) -> None:
     separator, most = call.argument(0, "sep"), call.argument(1, "maxsplit", -1)
-    if isinstance(separator, str):
-        pieces = 1 + call.value.count(separator)
-    else:
-        pieces = 1 + _count_any(call.purse, call.value, _SPACES)
-    _price_pieces(call.purse, min(pieces, most + 1) if isinstance(most, int) and most >= 0 else pieces)
+    found = call.value.count(separator) if isinstance(separator, str) else count_spaces(call.purse, call.value)
+    _price_pieces(call.purse, 1 + (min(found, most) if isinstance(most, int) and most >= 0 else found))
 
 
 def _price_splitlines(call: Call) -> None:
@@ -250,6 +252,11 @@ def _price_pieces(purse: Purse, pieces: int) -> None:
 def count_line_breaks(purse: Purse, text: str) -> int:
     """How many places ``str.splitlines`` may split at."""
     return _count_any(purse, text, _LINE_BREAKS)
+
+
+def count_spaces(purse: Purse, text: str) -> int:
+    """How many places ``str.split`` may split at."""
+    return _count_any(purse, text, _SPACES)
 
 
 def _count_any(purse: Purse, text: str, chars: str) -> int:

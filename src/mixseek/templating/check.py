@@ -123,7 +123,7 @@ def _unknown_attributes(tree: nodes.Template, variables: Mapping[str, str]) -> I
     for node in walk(tree):
         if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name) and node.node.name in types:
             known = _attributes_of(types[node.node.name])
-            if node.attr not in known:
+            if node.attr not in known and not node.attr.startswith("_"):
                 name = node.node.name
                 yield _found(node, f"{name!r} has no attribute {node.attr!r} for templates{_hint(node.attr, known)}")
 

@@ -14,7 +14,7 @@ from jinja2.runtime import Context
 from jinja2.tests import TESTS
 from markupsafe import escape
 
-from mixseek.templating.access import count_line_breaks, price_join, price_replace, price_strip
+from mixseek.templating.access import count_line_breaks, count_spaces, price_join, price_replace, price_strip
 from mixseek.templating.failures import require
 from mixseek.templating.operators import apply_binary, format_percent, refuse_undefined
 from mixseek.templating.purse import MAX_WIDTH, PIECE, Call, Purse, Weight
@@ -48,13 +48,8 @@ _SHALLOW = frozenset(
         "last",
         "length",
         "list",
-        "map",
         "random",
-        "reject",
-        "rejectattr",
         "reverse",
-        "select",
-        "selectattr",
         "slice",
     }
 )
@@ -94,6 +89,8 @@ def purse_of(context: Context) -> Purse:
 def _guard_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     price = _PRICES.get(name)
     deep, on_text = name not in _SHALLOW, name in _ON_TEXT
+    # A default is handed on as it is; other arguments may end up in a text.
+    readable = name not in ("default", "d")
 
     @pass_context
     def guarded(context: Context, value: Any, /, *args: Any, **kwargs: Any) -> object:
@@ -102,7 +99,7 @@ def _guard_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]
             value = purse.text(value)
         weight = purse.weigh(value) if deep else _UNWEIGHED
         for argument in (*args, *kwargs.values()):
-            purse.weigh(argument, readable=False)
+            purse.weigh(argument, readable=readable)
         purse.spend(5)
         if price is not None:
             price(Call(purse, value, weight, args, kwargs))
@@ -119,6 +116,14 @@ def _price_case(call: Call) -> None:
     call.purse.room_for_text(_CASE_GROWTH * call.weight.chars)
 
 
+def _price_title(call: Call) -> None:
+    _price_case(call)
+    # Each word, and what stands between two words, is taken out and put back in another form.
+    pieces = 2 + 2 * (count_spaces(call.purse, call.value) + sum(map(call.value.count, "-({[<")))
+    call.purse.spend(5 * pieces)
+    call.purse.room(2 * pieces * PIECE)
+
+
 def _price_center(call: Call) -> None:
     call.whole(0, "width", 80, MAX_WIDTH)
 
@@ -133,14 +138,16 @@ def _price_indent(call: Call) -> None:
 
 
 def _price_wordwrap(call: Call) -> None:
+    call.purse.spend(2 * len(call.value))
+    call.purse.room(len(call.value) * PIECE // 2)
     width = max(1, call.whole(0, "width", 79, _MAX_NUMBER))
     wrapstring = call.purse.text(call.argument(2, "wrapstring") or "\n")
     length = len(call.value)
     longest = max(map(len, call.value.split()), default=0)
     lines = 1 + count_line_breaks(call.purse, call.value) + length // max(1, width // 2)
     # A long word is shortened from the front, line by line: each line copies what is left of it.
-    call.purse.spend(2 * length + (longest * longest // width >> 9) + 20 * lines)
-    call.purse.room(length * 16 + lines * PIECE)
+    call.purse.spend((longest * longest // width >> 9) + 50 * lines)
+    call.purse.room(lines * PIECE)
     call.purse.room_for_text(length + lines * len(wrapstring))
 
 
@@ -155,8 +162,8 @@ def _price_escape(call: Call) -> None:
 
 
 def _price_urlencode(call: Call) -> None:
-    call.purse.spend(10 * call.weight.items + call.weight.chars)
-    call.purse.room(_QUOTE_GROWTH * call.weight.chars)
+    call.purse.spend(10 * call.weight.items + 3 * call.weight.chars)
+    call.purse.room(3 * _QUOTE_GROWTH * call.weight.chars)
 
 
 def _price_urlize(call: Call) -> None:
@@ -171,8 +178,9 @@ def _price_urlize(call: Call) -> None:
 def _price_striptags(call: Call) -> None:
     # Comments and tags are cut out one by one, and each cut copies the rest.
     length = len(call.value)
-    call.purse.spend((length >> 3) + (call.value.count("<") * length >> 8))
+    call.purse.spend((length >> 3) + (call.value.count("<") * length >> 8) + 15 * call.value.count("&"))
     call.purse.room_for_text(2 * length)
+    call.purse.room(count_spaces(call.purse, call.value) * PIECE)
 
 
 def _price_number(call: Call) -> None:
@@ -196,7 +204,8 @@ def _price_parts(call: Call) -> None:
     parts = _count_parts(call.value)
     call.purse.spend(parts >> 2)
     call.purse.room(parts * PIECE)
-    call.purse.take(parts * PIECE if isinstance(call.value, str) else 0)
+    # These make a new object of each part; others hand on what is there.
+    call.purse.take(parts * PIECE if isinstance(call.value, str | range) else 0)
 
 
 def _count_parts(value: object) -> int:
@@ -204,10 +213,12 @@ def _count_parts(value: object) -> int:
 
 
 def _price_sorting(call: Call) -> None:
+    steps = 1
     for name in (*call.args, *call.kwargs.values()):
         _require_short_name(name)
-    items, chars, _ = call.weight
-    call.purse.spend(items.bit_length() * (4 * items + (chars >> 4)))
+        steps += name.count(".") + name.count(",") if isinstance(name, str) else 0
+    items, chars = call.weight.items, call.weight.chars
+    call.purse.spend(items.bit_length() * (4 * items * steps + (chars >> 4)) + call.weight.hash_work)
     call.purse.room_for_text(chars)
     call.purse.room(2 * items * PIECE)
 
@@ -237,15 +248,15 @@ def _price_json(call: Call) -> None:
     by = call.argument(0, "indent")
     width = len(by) if isinstance(by, str) else call.whole(0, "indent", 0, _MAX_INDENT)
     require(width <= _MAX_INDENT, f"'indent' is over {_MAX_INDENT}")
-    items, chars, depth = call.weight
+    items, chars, depth, _ = call.weight
     call.purse.spend(items * (5 + depth) + (chars >> 3))
     call.purse.room(chars * _QUOTE_GROWTH + items * (64 + depth * max(0, width)))
 
 
 def _price_pprint(call: Call) -> None:
-    items, chars, depth = call.weight
-    call.purse.spend(items * (40 + 10 * depth) + chars * 2)
-    call.purse.room(items * (200 + depth) + chars * 24)
+    items, chars, depth, _ = call.weight
+    call.purse.spend(items * (40 + 10 * depth) + chars * 4)
+    call.purse.room(items * (200 + depth) + chars * 80)
 
 
 def _price_cut(call: Call) -> None:
@@ -284,7 +295,7 @@ _PRICES: dict[str, Callable[[Call], None]] = {
     "sort": _price_sorting,
     "striptags": _price_striptags,
     "summarize": _price_cut,
-    "title": _price_case,
+    "title": _price_title,
     "tojson": _price_json,
     "trim": price_strip,
     "truncate": _price_cut,
@@ -329,8 +340,13 @@ def _sum(context: Context, value: Iterable[Any], attribute: str | int | None = N
 
 @pass_context
 def _wordcount(context: Context, value: str) -> int:
-    purse_of(context).spend(2 * len(value))
-    return sum(1 for _ in _WORD.finditer(value))
+    purse = purse_of(context)
+    purse.spend(len(value) >> 3)
+    words = 0
+    for _ in _WORD.finditer(value):
+        words += 1
+        purse.spend(2)
+    return words
 
 
 @pass_context

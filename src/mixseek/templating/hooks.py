@@ -2,9 +2,9 @@
 
 Between two hooks a template runs straight ahead, so what lies between them is bounded by the template's length. Hooks
 stand where it could go round or blow up: at the head of every body that can run more than once (its nodes, literals and
-text are paid for together), in tests of loops, at ``~``, slices, comparisons and keys of dictionaries. Filters, tests,
-calls, output and arithmetic are hooks already, since the environment does them. A hook is a filter with a name that no
-template can spell.
+text are paid for together), in tests of loops, at ``~``, attributes, items, slices, comparisons and keys of
+dictionaries. Filters, tests, calls, output and arithmetic are hooks already, since the environment does them. A hook is
+a filter with a name that no template can spell.
 """
 
 import math
@@ -18,9 +18,21 @@ from jinja2.visitor import NodeTransformer
 
 from mixseek.templating.purse import MAX_INTEGER_BITS, char_width
 
-__all__ = ["CONCAT", "FORBIDDEN_NAMES", "SLICE", "SPEND", "WEIGH", "Refusal", "add_hooks", "find_refusals", "walk"]
+__all__ = [
+    "ATTRIBUTE",
+    "CONCAT",
+    "FORBIDDEN_NAMES",
+    "ITEM",
+    "SLICE",
+    "SPEND",
+    "WEIGH",
+    "Refusal",
+    "add_hooks",
+    "find_refusals",
+    "walk",
+]
 
-SPEND, WEIGH, CONCAT, SLICE = "<spend>", "<weigh>", "<concat>", "<slice>"
+ATTRIBUTE, CONCAT, ITEM, SLICE, SPEND, WEIGH = "<attribute>", "<concat>", "<item>", "<slice>", "<spend>", "<weigh>"
 
 FORBIDDEN_NAMES = frozenset({"cycler", "joiner", "lipsum", "self", "super"})
 _FORBIDDEN_STATEMENTS: dict[type[nodes.Node], str] = {
@@ -35,22 +47,30 @@ _MAX_PARTS = 4_000
 # Compiled to functions of their own, which takes longer than anything else.
 _PARTS: dict[type[nodes.Node], int] = {nodes.Block: 5, nodes.Macro: 4, nodes.CallBlock: 4, nodes.For: 2}
 _WORK: dict[type[nodes.Node], int] = {
-    nodes.Call: 12,
-    nodes.Filter: 6,
-    nodes.Test: 6,
-    nodes.Getattr: 6,
-    nodes.Getitem: 6,
-    nodes.For: 12,
-    nodes.Macro: 10,
-    nodes.CallBlock: 15,
-    nodes.Block: 10,
-    nodes.Concat: 4,
-    nodes.Compare: 4,
-    nodes.AssignBlock: 6,
-    nodes.FilterBlock: 6,
+    nodes.Assign: 3,
+    nodes.AssignBlock: 8,
+    nodes.Block: 15,
+    nodes.Call: 15,
+    nodes.CallBlock: 20,
+    nodes.Compare: 6,
+    nodes.Concat: 8,
+    nodes.Dict: 4,
+    nodes.Filter: 10,
+    nodes.FilterBlock: 8,
+    nodes.For: 15,
+    nodes.Getattr: 10,
+    nodes.Getitem: 10,
+    nodes.List: 4,
+    nodes.Macro: 15,
+    nodes.NSRef: 4,
+    nodes.Output: 3,
+    nodes.Test: 10,
+    nodes.Tuple: 4,
 }
-_ARITHMETIC_WORK = 5
-_OBJECT, _PAIR, _ITEM = 80, 110, 8
+_ARITHMETIC_WORK = 8
+_TOLL_WORK = 6
+_HUGE_NUMBER = 600
+_OBJECT, _PAIR, _ITEM, _LOOP_VALUE = 80, 110, 8, 32
 
 
 @dataclass(frozen=True)
@@ -155,11 +175,15 @@ class _Hooks(NodeTransformer):
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
         if not isinstance(node.arg, nodes.Slice):
-            return node
+            return _hook(ITEM, node.node, [node.arg], node.lineno)
         bounds = [
             part or nodes.Const(None, lineno=node.lineno) for part in (node.arg.start, node.arg.stop, node.arg.step)
         ]
         return _hook(SLICE, node.node, bounds, node.lineno)
+
+    def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _hook(ATTRIBUTE, node.node, [nodes.Const(node.attr, lineno=node.lineno)], node.lineno)
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -183,7 +207,7 @@ def _weighed(node: nodes.Expr) -> nodes.Expr:
 
 
 def _toll(body: list[Any], lineno: int) -> nodes.Expr:
-    work, memory, chars, width = 2, 0, 0, 1
+    work, memory, chars, width = _TOLL_WORK, _LOOP_VALUE, 0, 1
     for node in _straight(body):
         work += _ARITHMETIC_WORK if isinstance(node, nodes.BinExpr) else _WORK.get(type(node), 1)
         memory += _memory_of(node)
@@ -213,6 +237,8 @@ def _memory_of(node: nodes.Node) -> int:
         return _OBJECT + _ITEM * len(node.items)
     if isinstance(node, nodes.Dict):
         return 2 * _OBJECT + _PAIR * len(node.items)
+    if isinstance(node, nodes.Neg | nodes.Pos):
+        return _HUGE_NUMBER
     if isinstance(node, nodes.Call | nodes.Getattr | nodes.Getitem | nodes.BinExpr | nodes.Output):
         return _OBJECT
     return 0

@@ -56,7 +56,7 @@ def _same_kind(left: object, right: object) -> bool:
 
 def _calculate(purse: Purse, symbol: str, left: float, right: float) -> object:
     if symbol == "**" and isinstance(left, int) and isinstance(right, int):
-        require(left.bit_length() * abs(right) <= MAX_INTEGER_BITS or abs(left) <= 1, "a number is too large")
+        require(abs(left) <= 1 or (left.bit_length() - 1) * abs(right) <= MAX_INTEGER_BITS, "a number is too large")
     result = _ARITHMETIC[symbol](left, right)
     return purse.keep(result) if isinstance(result, int) else result
 
@@ -102,10 +102,12 @@ def format_percent(purse: Purse, pattern: str, values: object) -> object:
     weight = purse.weigh(values)
     growth = 1 if isinstance(values, str) else 10
     length, uses = len(pattern), 0
-    for key, width, precision, conversion in _SPECIFIER.findall(pattern):
+    for found in _SPECIFIER.finditer(pattern):
+        key, width, precision, conversion = found.groups("")
         require(conversion in _CONVERSIONS, f"unsupported format character {conversion!r}")
         length += _format_width(width) + _format_width(precision) + _MAX_DIGITS
         uses += 1 if key else 0
+        purse.room_for_text(length)
     purse.spend(length >> 6)
     purse.room_for_text(length + weight.chars * growth * max(1, uses))
     return purse.keep(pattern % values)

@@ -33,24 +33,27 @@ __all__ = [
     "Call",
     "Opaque",
     "Purse",
+    "SafeNamespace",
     "Weight",
     "char_width",
 ]
 
 MAX_WORK = 1_000_000
-MAX_SECONDS = 0.5
+MAX_SECONDS = 0.3
 MAX_MEMORY = 16 * 1024 * 1024
 MAX_OUTPUT = 16 * 1024 * 1024
 MAX_WIDTH = 10_000
 MAX_INTEGER_BITS = 4096
 MAX_DEPTH = 50
-_MAX_ITEMS = 400_000
+_MAX_ITEMS = 100_000
 _CLOCK_EVERY = 5_000
 # repr() turns one character into at most ten ("\U0001f600" style escapes).
 _REPR_GROWTH = 10
 PIECE = 96
 """Bytes of a short string of its own, with its place in the list that holds it."""
 _REFERENCE = 8
+# Python's hash of a whole number is the number itself up to about here.
+_HASHED_BITS = 60
 _MAX_CHAR = 4
 
 
@@ -59,13 +62,29 @@ class Opaque:
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lstrip('_').lower()}>"
+
+
+class SafeNamespace(Namespace):
+    """A namespace that does not print what it holds, which may be endless or itself."""
+
+    def __repr__(self) -> str:
+        return "<namespace>"
+
 
 class Weight(NamedTuple):
-    """How much there is to a value: its parts, the characters of all its strings, and how deep it goes."""
+    """How much there is to a value: parts, characters of all its strings, how deep it goes, how many huge numbers."""
 
     items: int
     chars: int
     depth: int
+    huge: int = 0
+
+    @property
+    def hash_work(self) -> int:
+        """What it may take to put the parts into a set: huge numbers can be chosen to share one hash."""
+        return self.huge * self.huge >> 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +193,7 @@ class Purse:
         if isinstance(value, str):
             self.take(getsizeof(value))
         elif isinstance(value, int):
-            self.take(32)
+            self.take(getsizeof(value))
             require(value.bit_length() <= MAX_INTEGER_BITS, "a number is too large")
         elif isinstance(value, list | tuple | dict):
             self._keep_container(value)
@@ -195,7 +214,7 @@ class Purse:
         for value in values:
             self.spend(2)
             self.take(2 * _REFERENCE)
-            if isinstance(value, list | tuple):
+            if isinstance(value, str | list | tuple):
                 self.take(getsizeof(value))
             collected.append(value)
         return collected
@@ -217,7 +236,7 @@ class Purse:
         return weight
 
     def _walk(self, value: object, readable: bool) -> Weight:
-        items, chars, depth = 0, 0, 0
+        items, chars, depth, huge = 0, 0, 0, 0
         level: list[object] = [value]
         while level:
             depth += 1
@@ -227,7 +246,9 @@ class Purse:
                 if isinstance(part, str):
                     chars += len(part)
                 elif type(part) in _FLAT_TYPES:
-                    chars += 24 if not isinstance(part, int) else 24 + part.bit_length() // 3
+                    bits = part.bit_length() if isinstance(part, int) else 0
+                    chars += 24 + bits // 3
+                    huge += bits > _HASHED_BITS
                 else:
                     parts = _parts(part, readable)
                     require(
@@ -236,7 +257,7 @@ class Purse:
                     deeper.extend(parts)
             require(chars >> 6 <= self.work, "a value is too long")
             level = deeper
-        return Weight(items, chars, depth)
+        return Weight(items, chars, depth, huge)
 
     def text(self, value: object) -> str:
         """The text of a value, as it is printed."""
@@ -267,7 +288,7 @@ def _parts(value: object, readable: bool) -> list[object]:
     if isinstance(value, Record):
         return list(value.__dict__.values())
     if isinstance(value, range):
-        return [None] * min(len(value), _MAX_ITEMS)
+        return list(value[:_MAX_ITEMS])
     if isinstance(value, type({}.keys()) | type({}.values()) | type({}.items())):
         return list(value)
     if readable and (isinstance(value, _NO_TEXT) or callable(value)):

@@ -7,6 +7,7 @@ computed while compiling, where there is no purse. *Errors*: what goes wrong ins
 ``jinja2.TemplateError``.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from threading import RLock
@@ -19,13 +20,12 @@ from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.lexer import Token, TokenStream
 from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
 from markupsafe import Markup
 
 from mixseek.templating import access, hooks, operators
 from mixseek.templating.failures import TemplateLimitError, require, tell_cause, translate
 from mixseek.templating.filters import GUARDED_FILTERS, GUARDED_TESTS, purse_of
-from mixseek.templating.purse import Opaque, Purse
+from mixseek.templating.purse import Opaque, Purse, SafeNamespace
 
 __all__ = [
     "MAX_RANGE",
@@ -40,8 +40,10 @@ __all__ = [
 
 MAX_SOURCE = 256 * 1024
 MAX_RANGE = 10_000
+_MAX_TAGS = 8_000
 _MAX_TOKENS = 15_000
-_CACHED_TEMPLATES = 128
+_LONG_NUMBER = re.compile(r"[\da-fA-F_]{5000}")
+_CACHED_TEMPLATES = 32
 _PURSE = "<purse>"
 
 
@@ -68,9 +70,11 @@ class _Function(Opaque):
         if self.name == "range":
             return _range(*args, **kwargs)
         for argument in args:
-            purse.take(110 * purse.weigh(argument, readable=False).items)
+            weight = purse.weigh(argument, readable=False)
+            purse.take(110 * weight.items)
+            purse.spend(weight.hash_work)
         purse.take(240 + 110 * len(kwargs))
-        return dict(*args, **kwargs) if self.name == "dict" else Namespace(*args, **kwargs)
+        return dict(*args, **kwargs) if self.name == "dict" else SafeNamespace(*args, **kwargs)
 
 
 def _range(*args: int) -> range:
@@ -129,15 +133,26 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def call_filter(self, name: str, *args: Any, **kwargs: Any) -> Any:
         # map() takes a filter by name, and a string can spell what a template's grammar cannot.
+        _require_name(name)
         if name in _HOOKS:
             raise TemplateRuntimeError(f"No filter named {name!r}.")
         return super().call_filter(name, *args, **kwargs)
+
+    def call_test(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        _require_name(name)
+        return super().call_test(name, *args, **kwargs)
 
     def _tokenize(
         self, source: str, name: str | None, filename: str | None = None, state: str | None = None
     ) -> TokenStream:
         stream = super()._tokenize(source, name, filename, state)
         return TokenStream(_count_tokens(stream), name, filename)
+
+
+def _require_name(name: object) -> None:
+    operators.refuse_undefined(name)
+    if not isinstance(name, str):
+        raise TypeError(f"a {type(name).__name__!r} object cannot name a filter or a test")
 
 
 def _count_tokens(stream: TokenStream) -> Iterator[Token]:
@@ -181,6 +196,19 @@ def _weigh(context: Context, value: Any) -> Any:
 
 
 @pass_context
+def _attribute(context: Context, value: Any, name: str) -> object:
+    found = access.get_attribute(context.environment, value, name)
+    # A property makes its value anew each time.
+    return purse_of(context).keep(found) if access.is_property(value, name) else found
+
+
+@pass_context
+def _item(context: Context, value: Any, key: Any) -> object:
+    found = access.get_item(context.environment, value, key)
+    return purse_of(context).keep(found) if isinstance(key, str) and access.is_property(value, key) else found
+
+
+@pass_context
 def _concat(context: Context, values: tuple[object, ...]) -> object:
     return operators.concat(purse_of(context), values)
 
@@ -190,7 +218,14 @@ def _slice(context: Context, value: object, start: object, stop: object, step: o
     return operators.take_slice(purse_of(context), value, start, stop, step)
 
 
-_HOOKS = {hooks.SPEND: _spend, hooks.WEIGH: _weigh, hooks.CONCAT: _concat, hooks.SLICE: _slice}
+_HOOKS = {
+    hooks.ATTRIBUTE: _attribute,
+    hooks.CONCAT: _concat,
+    hooks.ITEM: _item,
+    hooks.SLICE: _slice,
+    hooks.SPEND: _spend,
+    hooks.WEIGH: _weigh,
+}
 _environment = _Environment()
 
 
@@ -266,10 +301,18 @@ def compile_tree(tree: nodes.Template, name: str) -> Template:
 def parse_template(source: str, name: str) -> nodes.Template:
     """The syntax tree of a template."""
     try:
-        require(len(source) <= MAX_SOURCE, f"the template is longer than {MAX_SOURCE >> 10} K characters")
+        _require_readable(source)
         return _environment.parse(source, name)
     except Exception as error:  # noqa: BLE001  # numbers of many digits, deep brackets, ...
         raise translate(error, name, None) from tell_cause(error)
+
+
+def _require_readable(source: str) -> None:
+    require(len(source) <= MAX_SOURCE, f"the template is longer than {MAX_SOURCE >> 10} K characters")
+    tags = source.count("{{") + source.count("{%") + source.count("{#")
+    require(tags <= _MAX_TAGS, f"the template has more than {_MAX_TAGS:,} tags")
+    # Jinja's pattern for numbers needs memory for every digit.
+    require(_LONG_NUMBER.search(source) is None, "the template has a number of thousands of digits")
 
 
 def refuse(refusal: hooks.Refusal, name: str) -> TemplateError:

@@ -1,0 +1,430 @@
+"""``mixseek config``: what is written, shown, listed and told, and the exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pytest
+import tomli
+
+from mixseek.cli import main
+from mixseek.cli.config import Component
+from mixseek.config.kinds import KINDS
+from mixseek.config.manager import ConfigurationManager
+from mixseek.config.schema import PromptBuilderSettings
+
+FILES = [f"configs/{kind.file}" for kind in KINDS.values()]
+SECRET = "hunter2-hunter2"
+MEMBER = f"""\
+[agent]
+name = "a"
+type = "plain"
+model = "openai:gpt-5-mini"
+[agent.metadata]
+db = "postgres://me:{SECRET}@host/db"
+nested = [{{ password = "{SECRET}" }}]
+[agent.tool_settings.mine]
+api_key = "{SECRET}"
+[agent.mcp_servers.github]
+command = "server"
+args = ["--token", "{SECRET}"]
+env = {{ GITHUB_TOKEN = "{SECRET}", LANG = "C" }}
+[agent.mcp_servers.web]
+url = "https://host/mcp"
+headers = {{ Authorization = "Bearer {SECRET}" }}
+"""
+
+
+class Ran(NamedTuple):
+    """The end of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Run:
+    """Runs ``mixseek`` in this process on one workspace."""
+
+    def __init__(self, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.workspace = workspace
+        self.capsys = capsys
+
+    def __call__(self, *arguments: str) -> Ran:
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, "--workspace", str(self.workspace)])
+        printed = self.capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, printed.out, printed.err)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("MIXSEEK_")] + ["TZ"]:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def run(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(workspace, capsys)
+
+
+def _write(run: Run, name: str, text: str) -> None:
+    path = run.workspace / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+# --- init -----------------------------------------------------------------------------------------------------------
+
+
+def test_init_writes_a_file_of_every_kind_and_each_is_valid(run: Run) -> None:
+    assert run("config", "init") == Ran(0, "".join(f"wrote {file}\n" for file in FILES), "")
+    for kind, file in zip(KINDS, FILES, strict=True):
+        assert run("config", "validate", file) == Ran(0, f"{file}: ok ({kind})\n", "")
+    assert sorted(path.name for path in run.workspace.rglob("*") if path.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_init_of_one_component_writes_what_is_needed_for_it_to_be_valid(kind: str, run: Run) -> None:
+    file = f"configs/{KINDS[kind].file}"
+    written = run("config", "init", "--component", kind)
+    assert written.code == 0
+    assert written.out.splitlines()[0] == f"wrote {file}"
+    assert run("config", "validate", file).code == 0
+    expected = {"orchestrator", "team"} if kind == "orchestrator" else {kind}
+    assert {path.stem for path in run.workspace.rglob("*.toml")} == expected
+
+
+def test_the_components_are_the_kinds_of_files() -> None:
+    assert list(get_args(Component)) == list(KINDS)
+
+
+def test_init_makes_the_workspace_it_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(tmp_path / "new" / "workspace", capsys)
+    assert run("config", "init").code == 0
+    assert run("config", "validate", *FILES).code == 0
+
+
+def test_init_into_a_file_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    ran = Run(tmp_path / "file", capsys)("config", "init")
+    assert (ran.code, ran.out) == (2, "")
+    assert "is not a directory" in ran.err
+
+
+def test_json_stays_json_whatever_stands_in_a_file(run: Run) -> None:
+    _write(run, "odd.toml", '[team]\nteam_id = "x"\nteam_name = "y"\n"a\x9b31m\u202e" = 1\n')
+    ran = run("config", "validate", "odd.toml", "-f", "json")
+    assert ran.code == 2
+    assert not {"\x9b", "\u202e"} & set(ran.out)
+    assert "a\x9b31m\u202e" in json.loads(ran.out)["error"]["problems"][0]["key"]
+
+
+def test_init_never_overwrites_unless_it_is_forced(run: Run) -> None:
+    _write(run, "configs/judgment.toml", 'model = "none"\n')
+    told = "configs/judgment.toml: exists already: use --force to overwrite it"
+
+    assert run("config", "init", "--component", "judgment") == Ran(2, "", f"mixseek: {told}\n")
+    assert f"kept {told}\n" in run("config", "init").out
+    again = run("config", "init")
+    assert (again.code, again.out, len(again.err.splitlines())) == (2, "", len(FILES))
+    assert (run.workspace / "configs/judgment.toml").read_text() == 'model = "none"\n'
+
+    assert run("config", "init", "--component", "judgment", "--force") == Ran(0, "wrote configs/judgment.toml\n", "")
+    assert 'model = "google-gla:gemini-2.5-flash"' in (run.workspace / "configs/judgment.toml").read_text()
+
+
+def test_force_of_one_component_spares_the_file_that_is_only_needed_with_it(run: Run) -> None:
+    team = '[team]\nteam_id = "mine"\nteam_name = "Mine"\n'
+    _write(run, "configs/agents/team.toml", team)
+    assert run("config", "init", "--component", "orchestrator", "--force").code == 0
+    assert (run.workspace / "configs/agents/team.toml").read_text() == team
+
+
+def test_the_prompt_builder_file_holds_the_default_templates(run: Run) -> None:
+    run("config", "init", "--component", "prompt_builder")
+    text = (run.workspace / "configs/prompt_builder.toml").read_text()
+    assert text.startswith("# UserPromptBuilder 設定ファイル\n# 生成日時: 20")
+    assert "#   - {{ user_prompt }}            : 元のユーザプロンプト\n" in text
+    assert tomli.loads(text)["prompt_builder"] == PromptBuilderSettings().model_dump(exclude={"round_prompt"})
+
+
+def test_the_starter_files_state_the_defaults(run: Run) -> None:
+    run("config", "init")
+    manager = ConfigurationManager(run.workspace, environ={})
+    loaded = manager.load_run_settings("configs/orchestrator.toml")
+    fields = {"teams", "workspace_path"}
+    for settings in (loaded.orchestrator, loaded.evaluator, loaded.judgment):
+        for name in type(settings).model_fields.keys() - fields:
+            trace = manager.get_trace_info(settings, name)
+            assert all(trace.value == origin.value for origin in trace.overrode if origin.value is not None), name
+
+
+def test_a_place_that_cannot_be_written_is_told(run: Run) -> None:
+    _write(run, "configs", "a file where a directory should be")
+    ran = run("config", "init", "--component", "team")
+    assert ran.code == 2
+    assert ran.err == "mixseek: configs/agents/team.toml: cannot be written: Not a directory\n"
+
+
+# --- validate -------------------------------------------------------------------------------------------------------
+
+
+def test_validate_answers_in_json(run: Run) -> None:
+    _write(run, "configs/judgment.toml", "temprature = 1\n")
+    ran = run("config", "validate", "configs/judgment.toml", "-f", "json")
+    problem = {
+        "file": "configs/judgment.toml",
+        "key": "temprature",
+        "message": 'unknown key; did you mean "temperature"?',
+    }
+    message = 'configs/judgment.toml: temprature: unknown key; did you mean "temperature"?'
+    assert (ran.code, ran.err) == (2, "")
+    assert json.loads(ran.out) == {"error": {"type": "ConfigurationError", "message": message, "problems": [problem]}}
+    _write(run, "configs/judgment.toml", "temperature = 1\n")
+    ran = run("config", "validate", "configs/judgment.toml", "-f", "json")
+    assert (ran.code, json.loads(ran.out)) == (
+        0,
+        {"files": [{"file": "configs/judgment.toml", "kind": "judgment", "notes": []}]},
+    )
+
+
+def test_validate_tells_the_problems_of_all_files(run: Run) -> None:
+    _write(run, "configs/judgment.toml", "seed = 1.5\n")
+    ran = run("config", "validate", "configs/judgment.toml", "nowhere.toml")
+    assert ran.code == 2
+    assert ran.err.splitlines() == [
+        "mixseek: configs/judgment.toml: seed: 1.5 is not allowed: must be a whole number",
+        "mixseek: nowhere.toml: does not exist",
+    ]
+
+
+def test_validate_loads_no_plugins_when_told_so(run: Run) -> None:
+    _write(run, "agents/mine.py", 'raise RuntimeError("was loaded")\n')
+    plugin = 'plugin = {path = "agents/mine.py", agent_class = "Mine"}\n'
+    member = '[agent]\nname = "a"\ntype = "custom"\nmodel = "a:b"\n' + plugin
+    _write(run, "configs/agents/m.toml", member)
+    assert run("config", "validate", "configs/agents/m.toml", "--no-plugins").code == 0
+    assert "RuntimeError: was loaded" in run("config", "validate", "configs/agents/m.toml").err
+
+
+def test_what_a_plugin_prints_stays_out_of_the_json(run: Run) -> None:
+    _write(run, "metrics/m.py", "print('hello')\nfrom mixseek.evaluator.metrics.base import BaseMetric as M\n")
+    _write(run, "configs/evaluator.toml", '[custom_metrics]\nM = {path = "metrics/m.py", class = "M"}\n')
+    ran = run("config", "validate", "configs/evaluator.toml", "-f", "json")
+    assert json.loads(ran.out)["files"][0]["kind"] == "evaluator"
+
+
+def test_validate_notes_what_is_not_yet_in_effect(run: Run) -> None:
+    _write(run, "configs/agents/t.toml", '[team]\nteam_id = "t"\nteam_name = "T"\n[team.budget]\nmax_tokens = 1\n')
+    assert run("config", "validate", "configs/agents/t.toml") == Ran(
+        0,
+        "configs/agents/t.toml: ok (team)\n  note: configs/agents/t.toml: team.budget: not yet in effect\n",
+        "",
+    )
+
+
+# --- show -----------------------------------------------------------------------------------------------------------
+
+
+def test_show_names_the_source_that_won(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(run, "configs/judgment.toml", "temperature = 0.5\nseed = 1\n")
+    _write(run, ".env", "MIXSEEK_JUDGMENT__SEED=2\n")
+    monkeypatch.setenv("MIXSEEK_JUDGMENT__TEMPERATURE", "0.7")
+    lines = run("config", "show", "judgment").out.splitlines()
+    assert lines[0] == "# judgment"
+    over = "over TOML configs/judgment.toml"
+    assert f"temperature = 0.7  [environment MIXSEEK_JUDGMENT__TEMPERATURE; {over}: temperature]" in lines
+    assert f"seed = 2  [.env .env: MIXSEEK_JUDGMENT__SEED; {over}: seed]" in lines
+    assert "top_p = (not set)  [default]" in lines
+
+
+def test_show_answers_in_json(run: Run) -> None:
+    _write(run, "configs/judgment.toml", "seed = 1\n")
+    shown = json.loads(run("config", "show", "configs/judgment.toml", "-f", "json").out)["settings"]
+    fields: dict[str, Any] = {field["field"]: field for field in shown[0]["fields"]}
+    assert shown[0]["kind"] == "judgment"
+    assert fields["seed"] == {
+        "field": "seed",
+        "value": 1,
+        "source": "TOML",
+        "where": "configs/judgment.toml: seed",
+        "overrode": [{"source": "default", "where": "", "value": None}],
+    }
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_show_masks_secrets_at_any_depth(output: str, run: Run) -> None:
+    _write(run, "configs/agents/m.toml", MEMBER)
+    team = '[team]\nteam_id = "t"\nteam_name = "T"\n[[team.members]]\nconfig = "configs/agents/m.toml"\n'
+    _write(run, "configs/agents/t.toml", team)
+    for file in ("configs/agents/m.toml", "configs/agents/t.toml"):
+        ran = run("config", "show", file, "-f", output)
+        assert ran.code == 0
+        assert SECRET not in ran.out + ran.err
+        assert "********" in ran.out
+        assert "gpt-5-mini" in ran.out
+        assert "tool_settings.mine" in ran.out
+
+
+def test_show_masks_a_secret_that_was_overridden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(run, "configs/judgment.toml", f'system_instruction = "Bearer {SECRET}"\n')
+    monkeypatch.setenv("MIXSEEK_JUDGMENT__SYSTEM_INSTRUCTION", "sk-abcdefghijklmnop")
+    shown = run("config", "show", "judgment", "-f", "json").out
+    assert SECRET not in shown
+    assert "sk-abcdefghijklmnop" not in shown
+
+
+def test_a_secret_in_the_wrong_place_is_not_repeated(run: Run) -> None:
+    _write(run, "configs/judgment.toml", 'model = "sk-abcdefghijklmnop"\napi_key = "sk-abcdefghijklmnop"\n')
+    ran = run("config", "validate", "configs/judgment.toml")
+    assert ran.code == 2
+    assert "abcdefgh" not in ran.err
+
+
+def test_show_without_a_name_shows_the_whole_competition(run: Run) -> None:
+    headings = ["# evaluator", "# judgment", "# prompt_builder", "# providers"]
+    lines = run("config", "show").out.splitlines()
+    assert [line for line in lines if line.startswith("# ")] == headings
+    run("config", "init")
+    lines = run("config", "show").out.splitlines()
+    assert [line for line in lines if line.startswith("# ")] == ["# orchestrator", "# team", *headings]
+
+
+def test_show_of_a_kind_that_has_no_file_is_told(run: Run) -> None:
+    ran = run("config", "show", "team")
+    assert ran.code == 2
+    assert ran.err.endswith("configs/agents/team.toml: does not exist\n")
+
+
+def test_metrics_of_any_key_can_be_shown(run: Run) -> None:
+    _write(run, "metrics/m.py", "from mixseek.evaluator.metrics.base import BaseMetric as M\n")
+    metric = '[custom_metrics."a]b.c\\" \\u001b[31m"]\npath = "metrics/m.py"\nclass = "M"\n'
+    _write(run, "configs/evaluator.toml", metric)
+    ran = run("config", "show", "evaluator")
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+    assert "custom_metrics" in ran.out
+
+
+# --- list -----------------------------------------------------------------------------------------------------------
+
+
+def test_list_shows_files_with_their_state_and_all_settings(run: Run) -> None:
+    _write(run, "configs/judgment.toml", "seed = 1.5\ntypo = 1\n")
+    _write(run, "configs/evaluator.toml", "")
+    _write(run, "configs/notes.toml", "x = 1\n")
+    lines = run("config", "list").out.splitlines()
+    assert lines[:5] == [
+        "# files",
+        "configs/evaluator.toml  evaluator  ok",
+        "configs/judgment.toml  judgment  2 problems",
+        "configs/notes.toml  unknown kind  1 problem",
+        "",
+    ]
+    setting = "orchestrator.max_rounds  a whole number from 1 to 10  default: 5  MIXSEEK_MAX_ROUNDS"
+    assert setting in lines
+
+
+def test_the_name_of_a_file_cannot_steer_the_terminal(run: Run) -> None:
+    _write(run, "configs/judgment\x1b[2J\n.toml", "seed = 1\n")
+    listed = run("config", "list").out
+    assert listed.splitlines()[1] == "configs/judgment\\x1b[2J\\n.toml  judgment  ok"
+    assert "\x1b" not in run("config", "list", "-f", "json").out
+
+
+def test_list_answers_in_json(run: Run) -> None:
+    _write(run, "configs/judgment.toml", "seed = 1\n")
+    listed = json.loads(run("config", "list", "-f", "json").out)
+    assert listed["files"] == [{"file": "configs/judgment.toml", "kind": "judgment", "problems": []}]
+    assert list(listed["settings"]) == list(KINDS)
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+
+def test_no_workspace_is_told_in_the_format_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["config", "show"])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    assert printed.err == "mixseek: no workspace: give --workspace DIR or set MIXSEEK_WORKSPACE\n"
+
+    with pytest.raises(SystemExit) as ended:
+        main(["config", "show", "-f", "json"])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.err) == (2, "")
+    assert json.loads(printed.out)["error"]["type"] == "WorkspaceNotFoundError"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["confg"], "No such command 'confg'. Did you mean 'config'?"),
+        (["config", "shw"], "No such command 'shw'. Did you mean 'show'?"),
+        (["--verson"], "No such option: --verson"),
+        (["config", "validate"], "Missing argument 'FILE...'"),
+        (["config", "init", "--component", "x"], "'x' is not one of 'orchestrator', 'team'"),
+    ],
+)
+def test_a_wrong_command_line_is_told_without_a_traceback(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    printed = capsys.readouterr()
+    assert ended.value.code == 2
+    assert told in " ".join(printed.err.split())
+
+
+# --- real processes -------------------------------------------------------------------------------------------------
+
+
+def _process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "mixseek", *arguments],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = [", "not valid TOML: at the end: invalid value"),
+        ("a." * 20_000 + "b = 1", "line 1: a key with more than 32 dotted parts; split it into tables"),
+        ('"\\u001b[2J" = 1\n', '"\\u001b[2J": unknown key; known are'),
+        ("max_tokens = 0\n", "max_tokens: 0 is not allowed: must be a whole number from 1 up"),
+    ],
+)
+def test_a_broken_file_ends_a_process_with_two_and_no_traceback(text: str, told: str, workspace: Path) -> None:
+    (workspace / "configs").mkdir()
+    (workspace / "configs/judgment.toml").write_text(text)
+    ran = _process("config", "validate", "configs/judgment.toml", MIXSEEK_WORKSPACE=str(workspace))
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert ran.stderr.startswith(f"mixseek: configs/judgment.toml: {told}")
+    assert "Traceback" not in ran.stderr
+    assert "\x1b" not in ran.stderr
+
+
+def test_a_stream_that_says_it_knows_only_ascii_ends_no_command(workspace: Path) -> None:
+    ran = _process("config", "show", "prompt_builder", "-w", str(workspace), PYTHONIOENCODING="ascii")
+    assert ran.returncode == 0
+    assert "round_prompt = (not set)" in ran.stdout
