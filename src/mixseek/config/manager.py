@@ -53,8 +53,10 @@ __all__ = [
     "ConfigurationManager",
     "Report",
     "RunSettings",
+    "is_explicit",
     "load_orchestrator_settings",
     "read_prompt_builder_settings",
+    "read_team_settings",
 ]
 
 logger = logging.getLogger(__name__)
@@ -147,6 +149,15 @@ class ConfigurationManager:
         assert run is not None  # noqa: S101  # without a problem there are settings
         return run
 
+    def complete(self, settings: OrchestratorSettings) -> RunSettings:
+        """The run of settings that are made already: every file they refer to, read and checked now."""
+        findings = _Findings()
+        values = settings.model_dump(exclude_none=True)
+        run = self._read_parts(_Reading(settings, values, Place("orchestrator settings").inside), findings)
+        findings.raise_problems()
+        assert run is not None  # noqa: S101  # what keeps a part from being made is a problem
+        return run
+
     def load_team_settings(self, path: Path | str) -> TeamSettings:
         """The team a file describes, its members' files included."""
         return self._load(TEAM, TeamSettings, self._existing(path))
@@ -157,23 +168,23 @@ class ConfigurationManager:
 
     def get_evaluator_settings(self, path: Path | str | None = None) -> EvaluatorSettings:
         """How submissions are scored: by the file, by ``configs/evaluator.toml``, or by the defaults."""
-        return self._load(EVALUATOR, EvaluatorSettings, self._existing(path))
+        return self._load(EVALUATOR, EvaluatorSettings, self._named(path))
 
     def get_judgment_settings(self, path: Path | str | None = None) -> JudgmentSettings:
         """How a stop is decided: by the file, by ``configs/judgment.toml``, or by the defaults."""
-        return self._load(JUDGMENT, JudgmentSettings, self._existing(path))
+        return self._load(JUDGMENT, JudgmentSettings, self._named(path))
 
     def get_prompt_builder_settings(self, path: Path | str | None = None) -> PromptBuilderSettings:
         """The prompt templates: of the file, of ``configs/prompt_builder.toml``, or the defaults."""
-        return self._load(PROMPT_BUILDER, PromptBuilderSettings, self._existing(path))
+        return self._load(PROMPT_BUILDER, PromptBuilderSettings, self._named(path))
 
     def get_providers_settings(self, path: Path | str | None = None) -> ProvidersSettings:
         """Further servers of models: of the file, of ``configs/providers.toml``, or none."""
-        return self._load(PROVIDERS, ProvidersSettings, self._existing(path))
+        return self._load(PROVIDERS, ProvidersSettings, self._named(path))
 
     def load(self, kind: Kind, path: Path | str | None = None) -> BaseModel:
         """The settings of one file of any kind; without a path those of the default file, or the defaults."""
-        return self._load(kind, kind.model, self._existing(path))
+        return self._load(kind, kind.model, self._named(path))
 
     # --- where they come from, and whether they are right -----------------------------------------------------------
 
@@ -278,9 +289,10 @@ class ConfigurationManager:
     def _document(self, file: Path) -> dict[str, Any]:
         return read_toml(file, self._shown(file))
 
-    def _existing(self, path: Path | str | None) -> Path | None:
-        if path is None:
-            return None
+    def _named(self, path: Path | str | None) -> Path | None:
+        return None if path is None else self._existing(path)
+
+    def _existing(self, path: Path | str) -> Path:
         file = self._find(path)
         if not os.path.lexists(file):
             where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
@@ -310,7 +322,9 @@ class ConfigurationManager:
         return (settings,) if settings else ()
 
     def _read_run(self, file: Path | None, findings: _Findings) -> RunSettings | None:
-        main = self._read(ORCHESTRATOR, OrchestratorSettings, file, findings)
+        return self._read_parts(self._read(ORCHESTRATOR, OrchestratorSettings, file, findings), findings)
+
+    def _read_parts(self, main: _Reading[OrchestratorSettings], findings: _Findings) -> RunSettings | None:
         teams = self._read_teams(main, findings)
         evaluator = self._read_named(EVALUATOR, EvaluatorSettings, main, findings)
         judgment = self._read_named(JUDGMENT, JudgmentSettings, main, findings)
@@ -424,6 +438,25 @@ def read_prompt_builder_settings(workspace: Path | str) -> PromptBuilderSettings
     settings = PromptBuilderSettings.of_values(merged.values)
     _remember(settings, merged.origins)
     return settings
+
+
+def read_team_settings(path: Path | str, workspace: Path | str) -> TeamSettings:
+    """One team file as the round controller's contract has it: invalid settings are pydantic's ``ValidationError``."""
+    manager = ConfigurationManager(workspace)
+    file = manager._existing(path)
+    findings = _Findings()
+    merged = manager._merge(TEAM, manager._document(file), manager._shown(file), findings)
+    findings.raise_problems()
+    settings = TeamSettings.model_validate(merged.values)
+    _remember(settings, merged.origins)
+    return settings
+
+
+def is_explicit(settings: PromptBuilderSettings, field: str = "team_user_prompt") -> bool:
+    """Whether a prompt was chosen more deliberately than by the workspace's default file."""
+    origins = _origins_at(settings, (field,))
+    default_file = f"configs/{PROMPT_BUILDER.file}"
+    return bool(origins) and not (origins[0].source == "TOML" and origins[0].place.file == default_file)
 
 
 def _locate(path: Path | str | None, environ: Mapping[str, str]) -> Workspace:

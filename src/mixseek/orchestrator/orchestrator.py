@@ -120,7 +120,6 @@ class _Execution:
                 configured.judgment,
                 configured.prompt_builder,
                 on_round_complete=on_round_complete,
-                template_dir=_template_dir(configured, workspace),
                 team_settings=team,
                 run=run,
             )
@@ -265,12 +264,6 @@ def _task(
         submission_timeout_seconds=settings.submission_timeout_seconds,
         judgment_timeout_seconds=settings.judgment_timeout_seconds,
     )
-
-
-def _template_dir(configured: RunSettings, workspace: Workspace) -> Path | None:
-    """The workspace's own template files, unless a template was named more explicitly than by the default file."""
-    explicit = configured.orchestrator.prompt_builder_config is not None or configured.prompt_from_environment
-    return workspace.prompt_templates if workspace.prompt_templates.is_dir() and not explicit else None
 
 
 def _worth_another_try(error: BaseException) -> bool:

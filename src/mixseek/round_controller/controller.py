@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from mixseek.agents.leader.agent import LEADER, Leader, Turn
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.factory import MemberAgentFactory
-from mixseek.config.manager import read_team_settings
+from mixseek.config.manager import is_explicit, read_team_settings
 from mixseek.config.schema import (
     EvaluatorSettings,
     JudgmentSettings,
@@ -115,7 +115,7 @@ class RoundController:
         self._prompts = RoundPrompts(
             prompt_builder_settings,
             strategy=prompt_builder,
-            template_dir=template_dir,
+            template_dir=template_dir or _templates_of(self._place, prompt_builder_settings),
             config=prompt_config,
             journal=self._run.journal,
         )
@@ -136,7 +136,7 @@ class RoundController:
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
-    async def run_round(self, user_prompt: str, timeout_seconds: int) -> LeaderBoardEntry:
+    async def run_round(self, user_prompt: str, timeout_seconds: float) -> LeaderBoardEntry:
         """Play all rounds and return the best; called again after a failure, it goes on where it stopped."""
         self._attempt += 1
         self._user_prompt = user_prompt
@@ -147,9 +147,9 @@ class RoundController:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise TeamTimeoutError(f"all rounds together took longer than {timeout_seconds} s") from error
+            raise TeamTimeoutError(f"all rounds together took longer than {timeout_seconds:g} s") from error
 
-    async def run_round_with_timeout(self, user_prompt: str, timeout_seconds: int) -> RoundResult:
+    async def run_round_with_timeout(self, user_prompt: str, timeout_seconds: float) -> RoundResult:
         """:meth:`run_round` with what it consumed and how long it took."""
         started = time.monotonic()
         best = await self.run_round(user_prompt, timeout_seconds)
@@ -412,6 +412,11 @@ class RoundController:
                 await member.initialize()
                 stack.push_async_callback(_clean_up, member)
             yield
+
+
+def _templates_of(workspace: Workspace, settings: PromptBuilderSettings) -> Path | None:
+    """The workspace's own template files, unless a template was chosen more explicitly than by its default file."""
+    return workspace.prompt_templates if workspace.prompt_templates.is_dir() and not is_explicit(settings) else None
 
 
 async def _clean_up(member: BaseMemberAgent) -> None:
