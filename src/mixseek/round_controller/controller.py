@@ -107,7 +107,7 @@ class RoundController:
         self._owns_run = run is None
         self._run = run or open_run(task.execution_id, self._place, store=store, save_db=save_db)
         self._members = [MemberAgentFactory.create_agent(each, workspace=self._place) for each in self._team.members]
-        self._leader = Leader(self._team, self._members, self._run.hub)
+        self._leader = Leader(self._team, self._members, self._run.hub, journal=self._run.journal)
         self._evaluator = Evaluator(
             evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root
         )

@@ -1,9 +1,9 @@
 """The leader: one model with a tool for each member, and what it asked of them."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
@@ -17,7 +17,8 @@ from mixseek.errors import MixSeekError, SubmissionError
 from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.llm import ModelHub, Scope, calling, messages_to_json, model_settings
 from mixseek.prompt_builder.fence import fenced, new_nonce
-from mixseek.records import MemberAgentResult, MemberSubmission
+from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
+from mixseek.storage.journal import CallScope, Journal, Occurrences, ToolResult
 
 __all__ = ["DEFAULT_LEADER_SYSTEM_INSTRUCTION", "LEADER", "Leader", "Turn"]
 
@@ -46,13 +47,22 @@ class _Round:
     emit: Callable[[Event], None]
     places: asyncio.Semaphore
     submissions: list[MemberSubmission]
+    kept: "_MemberJournal | None"
 
 
 class Leader:
     """A team's leader; its agent is built once and serves all rounds."""
 
-    def __init__(self, team: TeamSettings, members: Sequence[BaseMemberAgent], hub: ModelHub) -> None:
+    def __init__(
+        self,
+        team: TeamSettings,
+        members: Sequence[BaseMemberAgent],
+        hub: ModelHub,
+        *,
+        journal: Journal | None = None,
+    ) -> None:
         self._team = team
+        self._kept = None if journal is None else _MemberJournal(journal)
         leader = team.leader
         instruction = leader.system_instruction
         self._agent: Agent[_Round, str] = Agent(
@@ -73,7 +83,8 @@ class Leader:
 
         What members gave is in ``submissions`` as soon as they gave it, so that it is known even if the leader fails.
         """
-        current = _Round(scope, emit, asyncio.Semaphore(self._team.max_concurrent_members), submissions)
+        places = asyncio.Semaphore(self._team.max_concurrent_members)
+        current = _Round(scope, emit, places, submissions, self._kept)
         try:
             result = await self._agent.run(prompt, deps=current)
         except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
@@ -81,6 +92,30 @@ class Leader:
         if not result.output.strip():
             raise SubmissionError("the leader gave an empty answer")
         return Turn(result.output, submissions, messages_to_json(result.all_messages()))
+
+
+class _MemberJournal:
+    """Keeps what members gave their leader, each use of a tool under its own number."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._occurrences = Occurrences()
+
+    async def keep(
+        self, scope: Scope, tool: str, task: str, submission: MemberSubmission, started_at: datetime
+    ) -> None:
+        arguments: dict[str, JsonValue] = {"task": task}
+        await self._journal.record_tool_result(
+            ToolResult(
+                scope=CallScope(**scope.model_dump(exclude={"attempt"})),
+                tool=tool,
+                arguments=arguments,
+                occurrence=self._occurrences.next(self._journal.tool_key(scope, tool, arguments)),
+                result=submission.model_dump(mode="json"),
+                started_at=started_at,
+                ended_at=utc_now(),
+            )
+        )
 
 
 def _tool(member: BaseMemberAgent) -> Tool[_Round]:
@@ -103,10 +138,12 @@ async def _call_member(member: BaseMemberAgent, task: str, current: _Round) -> M
     scope, config = current.scope, member.config
     where = {"execution_id": scope.execution_id, "team_id": scope.team_id, "round_number": scope.round_number}
     current.emit(MemberCalled(**where, agent_name=config.name, task=task))
-    started = time.monotonic()
+    started_at = utc_now()
     with calling(scope.model_copy(update={"role": "member", "agent_name": config.name})):
         result = await _result_of(member, task, where)
-    submission = as_submission(result, seconds=time.monotonic() - started)
+    submission = as_submission(result, seconds=(utc_now() - started_at).total_seconds())
+    if current.kept is not None:
+        await current.kept.keep(scope, config.tool_name, task, submission, started_at)
     current.submissions.append(submission)
     current.emit(MemberFinished(**where, submission=submission))
     return submission
