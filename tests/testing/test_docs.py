@@ -27,9 +27,11 @@ def test_every_fault_is_told() -> None:
 def test_the_exports_are_these() -> None:
     assert mixseek.testing.__all__ == [
         "FAULT_KINDS",
+        "SCRIPTED",
         "Answer",
         "AnswerLike",
         "Bill",
+        "FakeClock",
         "Fault",
         "LoggedRequest",
         "Match",
@@ -44,4 +46,8 @@ def test_the_exports_are_these() -> None:
         "ToolCall",
         "default_answer",
         "example_value",
+        "scripted",
+        "temporary_workspace",
+        "tiny_team",
+        "write_workspace",
     ]

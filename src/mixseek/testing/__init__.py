@@ -2,15 +2,20 @@
 
 from mixseek.testing.answers import Answer, AnswerLike, ToolCall
 from mixseek.testing.calls import Message, ModelCall, OfferedTool, OutputSchema
+from mixseek.testing.clock import FakeClock
 from mixseek.testing.schemas import example_value
 from mixseek.testing.script import Match, Script, default_answer
+from mixseek.testing.scripted import SCRIPTED, scripted
 from mixseek.testing.server import FAULT_KINDS, Bill, Fault, LoggedRequest, ModelBill, ModelServer, ModelServerProcess
+from mixseek.testing.workspaces import temporary_workspace, tiny_team, write_workspace
 
 __all__ = [
     "FAULT_KINDS",
+    "SCRIPTED",
     "Answer",
     "AnswerLike",
     "Bill",
+    "FakeClock",
     "Fault",
     "LoggedRequest",
     "Match",
@@ -25,4 +30,8 @@ __all__ = [
     "ToolCall",
     "default_answer",
     "example_value",
+    "scripted",
+    "temporary_workspace",
+    "tiny_team",
+    "write_workspace",
 ]
