@@ -78,9 +78,12 @@ class Evaluator:
 
     def register_custom_metric(self, name: str, metric: BaseMetric) -> None:
         """Use ``metric`` for every entry of the settings whose name or type is ``name``."""
-        used = {entry.name for entry in self.settings.metrics if name in {entry.name, entry.type}}
-        if not used:
+        entries = [entry for entry in self.settings.metrics if name in {entry.name, entry.type}]
+        if not entries:
             raise EvaluationError(f"no metric of the settings is named {name!r}: add it to [[metrics]]")
+        if isinstance(metric, LLMJudgeMetric) and metric.judge is None:
+            metric.judge = self._judge(entries[0])
+        used = {entry.name for entry in entries}
         self._metrics = [
             _Weighed(known.name, metric, known.weight) if known.name in used else known for known in self._metrics
         ]
@@ -165,4 +168,6 @@ async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
             raise EvaluationError(f"metric {weighed.name!r} could not score: {error}") from error
         except Exception as error:  # a stranger's metric may raise anything
             raise EvaluationError(f"metric {weighed.name!r} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(score, MetricScore):
+        raise EvaluationError(f"metric {weighed.name!r} gave no MetricScore but {type(score).__name__}")
     return score.model_copy(update={"metric_name": weighed.name})

@@ -15,6 +15,7 @@ from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import OrchestratorSettings
 from mixseek.errors import MixSeekError, ModelError, NoResultError, StorageError, TeamTimeoutError
 from mixseek.events import Listener, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
+from mixseek.llm import Backoff
 from mixseek.records import (
     ExecutionStatus,
     ExecutionSummary,
@@ -37,7 +38,10 @@ logger = logging.getLogger(__name__)
 
 
 class Orchestrator:
-    """Plays competitions by one configuration; several may run at the same time."""
+    """Plays competitions by one configuration; several may run at the same time.
+
+    ``backoff`` paces the retries of model calls: for tests that must not wait, and for tuning of one's own.
+    """
 
     def __init__(
         self,
@@ -47,6 +51,7 @@ class Orchestrator:
         *,
         journal: bool = True,
         listeners: Sequence[Listener] = (),
+        backoff: Backoff | None = None,
     ) -> None:
         self.settings = settings
         self._workspace = Workspace.locate(settings.workspace_path)
@@ -54,6 +59,7 @@ class Orchestrator:
         self._on_round_complete = on_round_complete
         self._journal = journal
         self._listeners = tuple(listeners)
+        self._backoff = backoff
         self._statuses: dict[str, TeamStatus] = {}
 
     async def execute(
@@ -70,6 +76,7 @@ class Orchestrator:
             providers=configured.providers,
             orchestrator=self.settings,
             listeners=self._listeners,
+            backoff=self._backoff,
         )
         async with run:
             statuses = self._watch(configured)

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from mixseek.agents.leader.agent import LEADER, Leader, Turn
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.factory import MemberAgentFactory
-from mixseek.config.manager import is_explicit, read_team_settings
+from mixseek.config.manager import ConfigurationManager, is_explicit, read_team_settings
 from mixseek.config.schema import (
     EvaluatorSettings,
     JudgmentSettings,
@@ -105,7 +105,13 @@ class RoundController:
         self._team = team_settings or read_team_settings(team_config_path, workspace)
         self._on_round_complete = on_round_complete
         self._owns_run = run is None
-        self._run = run or open_run(task.execution_id, self._place, store=store, save_db=save_db)
+        self._run = run or open_run(
+            task.execution_id,
+            self._place,
+            store=store,
+            save_db=save_db,
+            providers=ConfigurationManager(self._place.root).get_providers_settings(),
+        )
         self._members = [MemberAgentFactory.create_agent(each, workspace=self._place) for each in self._team.members]
         self._leader = Leader(self._team, self._members, self._run.hub, journal=self._run.journal)
         self._evaluator = Evaluator(
@@ -323,8 +329,13 @@ class RoundController:
         usage = await self._write(entry, state)
         self._entries.append(entry)
         self.update_round_state(state)
-        finished = RoundFailed if failed else RoundFinished
-        await self._run.tell_for_good(finished(**self._where(), state=state, entry=entry, usage=usage))
+        if failed:
+            failure = RoundFailed(
+                **self._where(), state=state, entry=entry, usage=usage, reason=state.evaluation_feedback
+            )
+            await self._run.tell_for_good(failure)
+        else:
+            await self._run.tell_for_good(RoundFinished(**self._where(), state=state, entry=entry, usage=usage))
         await self._call_hook(state, submissions)
 
     async def _write(self, entry: LeaderBoardEntry, state: RoundState) -> list[ModelUsage]:

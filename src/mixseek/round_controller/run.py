@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from mixseek.config.schema import OrchestratorSettings, ProvidersSettings, StorageSettings
 from mixseek.events import Event, EventBus, Listener, ModelCalled
-from mixseek.llm import FinishedCall, Meter, ModelHub
+from mixseek.llm import Backoff, FinishedCall, Meter, ModelHub
 from mixseek.records import LeaderBoardEntry, RankingSource, Standing, order_standings
 from mixseek.redaction import Redactor
 from mixseek.storage.aggregation_store import AggregationStore
@@ -76,6 +77,8 @@ class Run:
     journal: Journal | None = None
     events: EventBus = field(default_factory=EventBus)
     memory: MemoryBoard = field(default_factory=MemoryBoard)
+    owns_store: bool = True
+    """Whether the store is closed with the run."""
     _sequences: Counter[str | None] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -137,11 +140,12 @@ class Run:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.hub.__aexit__(kind, error, traceback)
-        if self.journal is not None:
-            await self.journal.aclose()
-        if self.store is not None:
-            await self.store.close()
+        async with AsyncExitStack() as stack:
+            if self.store is not None and self.owns_store:
+                stack.push_async_callback(self.store.close)
+            if self.journal is not None:
+                stack.push_async_callback(self.journal.aclose)
+            await self.hub.__aexit__(kind, error, traceback)
 
 
 def open_run(
@@ -154,15 +158,18 @@ def open_run(
     providers: ProvidersSettings | None = None,
     orchestrator: OrchestratorSettings | None = None,
     listeners: Sequence[Listener] = (),
+    backoff: Backoff | None = None,
 ) -> Run:
-    """A run in this workspace; without ``save_db`` it writes neither store."""
+    """A run in this workspace; without ``save_db`` it writes neither store. ``backoff`` paces the retries of calls."""
+    owns_store = store is None
     if save_db and store is None:
         storage = StorageSettings() if orchestrator is None else orchestrator.storage
         store = AggregationStore(workspace.root, lock_wait_seconds=storage.lock_wait_seconds)
     return Run(
         execution_id,
-        ModelHub(providers, None if orchestrator is None else orchestrator.prices),
+        ModelHub(providers, None if orchestrator is None else orchestrator.prices, backoff=backoff),
         store=store if save_db else None,
         journal=Journal(workspace.journal, redactor=Redactor.from_environment()) if save_db and journal else None,
         events=EventBus(*listeners),
+        owns_store=owns_store,
     )

@@ -151,16 +151,29 @@ async def _call_member(member: BaseMemberAgent, task: str, current: _Round) -> M
 
 async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]) -> MemberAgentResult:
     """What the member gives, or its failure in words: a member never takes its leader down."""
-    config = member.config
+    config, limit = member.config, asyncio.timeout(member.config.timeout_seconds)
     try:
-        async with asyncio.timeout(config.timeout_seconds):
-            return await member.execute(task, context=dict(context))
-    except TimeoutError:
-        return _failure(config, f"no answer within {config.timeout_seconds} s", "TIMEOUT")
+        async with limit:
+            result = await member.execute(task, context=dict(context))
     except MixSeekError as error:
         return _failure(config, str(error), type(error).__name__)
+    except asyncio.CancelledError:
+        # Only a member that cancels itself is its own failure; a run that is cancelled ends here.
+        if _being_cancelled():
+            raise
+        return _failure(config, "it gave up its own work", "CancelledError")
     except Exception as error:  # noqa: BLE001  # the edge where one member must not take down the others
+        if limit.expired():
+            return _failure(config, f"no answer within {config.timeout_seconds} s", "TIMEOUT")
         return _failure(config, f"{type(error).__name__}: {error}", type(error).__name__)
+    if not isinstance(result, MemberAgentResult):
+        return _failure(config, f"it gave no MemberAgentResult but {type(result).__name__}", "TypeError")
+    return result
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _failure(config: MemberAgentConfig, words: str, code: str) -> MemberAgentResult:
