@@ -1,0 +1,132 @@
+"""Go on or stop: the rules, and what becomes of a model's opinion."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from mixseek.config.schema import JudgmentSettings
+from mixseek.judgment import UNDECIDED, Judgment, decide_by_rule
+from mixseek.llm import ModelHub
+from mixseek.records import RoundState, utc_now
+from mixseek.testing import Match, ModelCall, scripted
+
+
+def rounds(*scores: float | None) -> list[RoundState]:
+    return [
+        RoundState(
+            round_number=number,
+            submission_content="text",
+            evaluation_score=score,
+            round_started_at=utc_now(),
+            round_ended_at=utc_now(),
+        )
+        for number, score in enumerate(scores, 1)
+    ]
+
+
+def decided(
+    scores: Sequence[float | None], *, min_rounds: int = 2, max_rounds: int = 5, **settings: float
+) -> tuple[bool, str | None]:
+    decision = decide_by_rule(
+        rounds(*scores),
+        JudgmentSettings.model_validate({"model": "none", **settings}),
+        min_rounds=min_rounds,
+        max_rounds=max_rounds,
+    )
+    return decision.judgment.should_continue, decision.exit_reason
+
+
+def test_below_min_rounds_a_team_goes_on_whatever_its_score() -> None:
+    assert decided([99.0], target_score=50) == (True, None)
+
+
+def test_at_max_rounds_a_team_stops() -> None:
+    assert decided([10, 20, 30], max_rounds=3) == (False, "max_rounds_reached")
+
+
+def test_a_reached_target_stops() -> None:
+    assert decided([50, 79.9], target_score=80) == (True, None)
+    assert decided([50, 80.0], target_score=80) == (False, "target_score_reached")
+
+
+@pytest.mark.parametrize(
+    ("scores", "stops"),
+    [
+        ([70, 71], False),
+        ([70, 71, 71.5], True),
+        ([70, 70, 75], False),
+        ([70, 75, 70, 70], True),
+        ([70, None, 71], False),
+    ],
+)
+def test_a_plateau_is_so_many_scored_rounds_without_a_gain(scores: list[float | None], stops: bool) -> None:
+    expected = (False, "score_plateau") if stops else (True, None)
+    assert decided(scores, plateau_rounds=2, plateau_min_gain=2) == expected
+
+
+def test_a_gain_has_to_be_more_than_nothing_when_none_is_named() -> None:
+    assert decided([70, 70], plateau_rounds=1) == (False, "score_plateau")
+    assert decided([70, 70.1], plateau_rounds=1) == (True, None)
+
+
+def test_after_a_round_without_a_score_a_team_goes_on() -> None:
+    assert decided([50, None], target_score=10, plateau_rounds=1) == (True, None)
+
+
+def test_where_no_rule_speaks_the_model_is_asked_if_there_is_one() -> None:
+    undecided = decide_by_rule(rounds(50, 60), JudgmentSettings(), min_rounds=2, max_rounds=5)
+    assert undecided is UNDECIDED
+    assert Judgment(JudgmentSettings(model="scripted:judgment"), ModelHub()).asks_model(undecided)
+    assert not Judgment(JudgmentSettings(model="none"), ModelHub()).asks_model(undecided)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_after_the_last_round_the_model_is_asked_only_for_the_record(asked: bool) -> None:
+    settings = JudgmentSettings(model="scripted:judgment", judge_on_final_round=asked)
+    last = decide_by_rule(rounds(50, 60), settings, min_rounds=1, max_rounds=2)
+    assert Judgment(settings, ModelHub()).asks_model(last) is asked
+
+
+async def test_the_models_opinion_is_taken_as_it_is() -> None:
+    opinion = {"reasoning": "頭打ち", "should_continue": False, "confidence_score": 0.8}
+    with scripted() as script:
+        script.on(Match("judgment"), [opinion])
+        judgment = await Judgment(JudgmentSettings(model="scripted:judgment"), ModelHub()).ask("履歴", 5)
+    assert judgment.model_dump() == opinion
+
+
+async def test_a_model_that_cannot_decide_lets_the_team_go_on_and_says_why() -> None:
+    with scripted() as script:
+        script.on(Match("judgment"), lambda call: {"should_continue": "perhaps"})
+        settings = JudgmentSettings(model="scripted:judgment", max_retries=1)
+        judgment = await Judgment(settings, ModelHub()).ask("履歴", 5)
+    assert (judgment.should_continue, judgment.confidence_score) == (True, 0.0)
+    assert judgment.reasoning.startswith("the judgment failed, so the team goes on: ")
+
+
+async def test_a_judgment_that_takes_too_long_lets_the_team_go_on() -> None:
+    async def never(call: ModelCall) -> str:
+        await asyncio.sleep(3600)
+        return ""
+
+    with scripted() as script:
+        script.on(Match("judgment"), never)
+        judgment = await Judgment(JudgmentSettings(model="scripted:judgment"), ModelHub()).ask("履歴", 0.05)
+    assert judgment.should_continue
+    assert judgment.reasoning == "the judgment took longer than 0.05 s, so the team goes on"
+
+
+async def test_the_judge_is_told_the_instruction_of_its_file_or_ours() -> None:
+    told: list[str] = []
+
+    def listen(call: ModelCall) -> None:
+        told.append(call.system)
+
+    with scripted() as script:
+        script.on(Match("judgment"), listen)
+        hub = ModelHub()
+        await Judgment(JudgmentSettings(model="scripted:judgment"), hub).ask("履歴", 5)
+        await Judgment(JudgmentSettings(model="scripted:judgment", system_instruction="厳しく"), hub).ask("履歴", 5)
+    assert told[0].startswith("あなたは、チームがもう一度ラウンドを行う価値があるかを判定する審判です。")
+    assert told[1] == "厳しく"
