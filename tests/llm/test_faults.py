@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic_ai import ModelRequest, ModelResponse, ModelSettings, UserPromptPart
+from pydantic_ai import ModelMessage, ModelRequest, ModelResponse, ModelSettings, UserPromptPart
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -21,7 +22,7 @@ from mixseek.errors import (
     ModelUnavailableError,
 )
 from mixseek.llm import ModelHub
-from mixseek.llm.faults import fault_of
+from mixseek.llm.faults import fault_of, is_remote
 from mixseek.testing import FAULT_KINDS, ModelServer
 
 Send = Callable[[Model, ModelSettings], Any]
@@ -117,6 +118,17 @@ async def test_a_passing_fault_that_passes_leaves_an_answer(
     assert server.bill.total.requests == 3
 
 
+@apis
+async def test_nothing_of_a_stream_that_broke_off_is_in_the_next(api: str, hub: ModelHub, server: ModelServer) -> None:
+    server.on("m", ["The first answer.", "The second answer."])
+    server.fault("early_end", count=1)
+    messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart("hello")])]
+    async with hub.model(f"{api}:m").request_stream(messages, {}, ModelRequestParameters()) as stream:
+        kinds = [event.event_kind async for event in stream]
+    assert stream.get().text == "The second answer."
+    assert kinds.count("part_start") == 1
+
+
 @ways
 @apis
 @pytest.mark.parametrize("kind", NOT_TRIED_AGAIN)
@@ -194,6 +206,19 @@ async def test_what_is_computed_here_needs_no_finish_reason(hub: ModelHub) -> No
 
     watched = hub.watch(FunctionModel(answer), "function:f")
     assert (await whole(watched, {})).finish_reason is None
+
+
+async def test_a_model_that_does_not_know_its_address_is_remote(hub: ModelHub) -> None:
+    class Lost(FunctionModel):
+        @property
+        def base_url(self) -> str:
+            raise UserError("no address")
+
+    def answer(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[])
+
+    assert is_remote(Lost(answer))
+    assert not is_remote(FunctionModel(answer))
 
 
 @pytest.mark.parametrize(

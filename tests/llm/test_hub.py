@@ -309,7 +309,7 @@ async def test_while_only_this_machine_is_allowed_no_other_is_reached() -> None:
 async def test_other_requests_stay_refused_while_ours_are_under_way(
     hub: ModelHub, server: ModelServer, arrived: Any
 ) -> None:
-    server.fault("hang_before_headers")
+    server.fault("hang_before_headers", count=1)
     ours = asyncio.create_task(say(hub.model("chat:m")))
     await arrived(1)
     with pytest.raises(RuntimeError, match="not allowed"):

@@ -29,7 +29,7 @@ from mixseek.errors import (
 )
 from mixseek.llm.transport import AnswerTooLarge, HostNotAllowed
 
-__all__ = ["fault_of", "refuse_incomplete"]
+__all__ = ["fault_of", "is_remote", "refuse_incomplete"]
 
 _RETRYABLE_STATUS = frozenset({408, 409})
 _SPENT = re.compile(
@@ -125,11 +125,19 @@ def _said(body: object) -> str:
     return str(body) if body else "no reason given"
 
 
+def is_remote(model: Model) -> bool:
+    """Whether answers of the model come from elsewhere; one that does not know its address has one nevertheless."""
+    try:
+        return model.base_url is not None
+    except (AttributeError, theirs.UserError):
+        return True
+
+
 def refuse_incomplete(answer: ModelResponse, served_by: Model, model: str) -> None:
     """Raise unless the answer is whole."""
     # What is computed in this process (no address) cannot be cut off on its way. A suspended answer is whole as far as
     # it goes, and pydantic-ai continues it by its id.
-    if served_by.base_url is None or (answer.state == "suspended" and answer.provider_response_id):
+    if not is_remote(served_by) or (answer.state == "suspended" and answer.provider_response_id):
         return
     if answer.state != "complete" or answer.finish_reason == "error":
         raise ModelIncompleteError("the answer broke off", model=model)

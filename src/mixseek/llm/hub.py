@@ -11,12 +11,12 @@ from typing import Any, Self, cast
 
 import httpx2
 from pydantic_ai import ModelMessage, ModelResponse, ModelSettings, RunContext
-from pydantic_ai.exceptions import FallbackExceptionGroup, UserError
+from pydantic_ai.exceptions import FallbackExceptionGroup
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.fallback import FallbackModel
 
 from mixseek.config.schema import PriceSettings, ProvidersSettings
-from mixseek.errors import AuthenticationError, ConfigurationError, ModelError, PluginError
+from mixseek.errors import AuthenticationError, ConfigurationError, MixSeekError, ModelError, PluginError
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.factories import Connection, own_server
 from mixseek.llm.per_loop import PerLoop
@@ -107,8 +107,10 @@ class ModelHub:
         except ImportError as error:
             install = f'pip install "mixseek[{extra}]"' if extra else str(error)
             raise ConfigurationError(f"models of {connection.prefix!r} need a package: {install}") from error
-        except UserError as error:
-            raise ConfigurationError(f"models of {connection.prefix!r}: {error}") from error
+        except MixSeekError:
+            raise
+        except Exception as error:  # SDKs have exceptions of their own for credentials and addresses they miss
+            raise ConfigurationError(f"models of {connection.prefix!r} cannot be made: {error}") from error
         if not isinstance(made, Model):
             raise PluginError(f"{provider.factory!r} gave no pydantic-ai model but {made!r}")
         return made

@@ -32,7 +32,7 @@ from mixseek.llm.convert import (
     settings_to_json,
     usage_record,
 )
-from mixseek.llm.faults import fault_of, refuse_incomplete
+from mixseek.llm.faults import fault_of, is_remote, refuse_incomplete
 from mixseek.llm.per_loop import PerLoop
 from mixseek.llm.prices import PriceList
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
@@ -173,6 +173,9 @@ class WatchedModel(WrapperModel):
         if self._over_our_transport:
             # Between two pieces of an answer no more time may pass than for all of it; SDKs would give up after less.
             settings["timeout"] = limits.timeout
+        if self.system == "cohere":
+            # The one SDK that learns only from each request not to try again by itself.
+            settings["max_retries"] = 0
         await self._note_start(entry, course)
         try:
             answer = await self._answer(asking, settings, limits, course)
@@ -227,7 +230,7 @@ class WatchedModel(WrapperModel):
 
     def _allowed(self, request: Coroutine[Any, Any, ModelResponse]) -> Awaitable[ModelResponse]:
         """While only this machine may be spoken to, what goes over our transport is guarded there; the rest may not."""
-        if not only_loopback() or self.wrapped.base_url is None:
+        if not only_loopback() or not is_remote(self.wrapped):
             return request
         if self._over_our_transport:
             return _past_the_flag(request)
