@@ -7,7 +7,7 @@ EXTRAS := dev
 .PHONY: demo test check soak bench format constraints clean
 
 demo: .venv/ready
-	@$(BIN)/python examples/three_rounds.py
+	@$(BIN)/python examples/competition.py
 
 test: .venv/ready
 	$(BIN)/pytest -n 2 --dist worksteal

@@ -17,7 +17,7 @@ def tiny_team(team_id: str, *, members: int = 0, provider: str = SCRIPTED) -> st
     team = f"""\
 [team]
 team_id = "{team_id}"
-team_name = "Team {team_id}"
+team_name = "Team {team_id.upper()}"
 
 [team.leader]
 model = "{provider}:leader-{team_id}"
