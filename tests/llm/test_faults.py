@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import ModelMessage, ModelRequest, ModelResponse, ModelSettings, UserPromptPart
-from pydantic_ai.exceptions import UserError
+from pydantic_ai.exceptions import ModelHTTPError, UserError
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -226,6 +226,8 @@ async def test_a_model_that_does_not_know_its_address_is_remote(hub: ModelHub) -
     [
         (IndexError("list index out of range"), ModelMalformedError),
         (ConnectionResetError("reset"), ModelUnavailableError),
+        (ModelHTTPError(429, "m", {"message": "You have reached your monthly spend limit."}), ModelSpendLimitError),
+        (ModelHTTPError(429, "m", {"message": "Slow down."}), ModelRateLimitError),
         (RuntimeError("an SDK gave up"), ModelRefusedError),
     ],
 )
