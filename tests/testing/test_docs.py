@@ -5,14 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import mixseek.testing
 from mixseek.testing import FAULT_KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 
 
-def test_the_example_runs(tmp_path: Path) -> None:
-    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize("example", re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
+def test_every_example_runs(example: str, tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     run = subprocess.run(
         [sys.executable, "-W", "error", "example.py"], cwd=tmp_path, capture_output=True, text=True, check=False
