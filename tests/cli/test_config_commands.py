@@ -66,6 +66,7 @@ class Run:
 def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("MIXSEEK_")] + ["TZ"]:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GOOGLE_API_KEY", "the key of the default models")
 
 
 @pytest.fixture
@@ -214,7 +215,7 @@ def test_validate_tells_the_problems_of_all_files(run: Run) -> None:
 def test_validate_loads_no_plugins_when_told_so(run: Run) -> None:
     _write(run, "agents/mine.py", 'raise RuntimeError("was loaded")\n')
     plugin = 'plugin = {path = "agents/mine.py", agent_class = "Mine"}\n'
-    member = '[agent]\nname = "a"\ntype = "custom"\nmodel = "a:b"\n' + plugin
+    member = '[agent]\nname = "a"\ntype = "custom"\nmodel = "ollama:b"\n' + plugin
     _write(run, "configs/agents/m.toml", member)
     assert run("config", "validate", "configs/agents/m.toml", "--no-plugins").code == 0
     assert "RuntimeError: was loaded" in run("config", "validate", "configs/agents/m.toml").err

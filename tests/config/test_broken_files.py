@@ -2,6 +2,7 @@
 """A corpus of broken files, each with all that a user is told about it."""
 
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -397,7 +398,7 @@ CASES = [
         "configs/agents/x.toml",
         TEAM
         + "max_concurrent_members = 1\n"
-        + "".join(f'[[team.members]]\nname = "m{i}"\ntype = "plain"\nmodel = "a:b"\n' for i in range(3)),
+        + "".join(f'[[team.members]]\nname = "m{i}"\ntype = "plain"\nmodel = "ollama:b"\n' for i in range(3)),
         [
             "configs/agents/x.toml: team.members: there are 3, but max_concurrent_members is 1: take some out or raise it (at most 50)"
         ],
@@ -502,7 +503,7 @@ CASES = [
     Case(
         "a_key_beside_a_member_file",
         "configs/agents/x.toml",
-        TEAM + '[[team.members]]\nconfig = "configs/agents/member.toml"\nmodel = "a:b"\n',
+        TEAM + '[[team.members]]\nconfig = "configs/agents/member.toml"\nmodel = "ollama:b"\n',
         ["configs/agents/x.toml: team.members[0].model: may not stand beside config: move it into the member file"],
     ),
     Case(
@@ -921,6 +922,13 @@ def workspace(workspace: Path) -> Path:
 def test_the_corpus_is_large_and_its_names_are_unique() -> None:
     assert len(CASES) >= 100
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    """The base classes of plugins stand above much code, whose loading is no part of a check's time."""
+    import_module("mixseek.agents.member.base")
+    import_module("mixseek.evaluator.metrics.base")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

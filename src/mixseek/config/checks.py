@@ -22,8 +22,6 @@ from mixseek.config.schema import (
     BUILT_IN_METRICS,
     PROMPTS,
     EvaluatorSettings,
-    JudgmentSettings,
-    LeaderSettings,
     MemberAgentConfig,
     OrchestratorSettings,
     PromptBuilderSettings,
@@ -43,11 +41,9 @@ _PATH_OF_A_TEXT = re.compile(r"\S+\.(?:md|txt|json|toml|html?|csv|rst)", re.IGNO
 
 # Accepted and checked, but read only by parts that are still to come.
 _LATER: Mapping[type[BaseModel], frozenset[str]] = {
-    OrchestratorSettings: frozenset({"budget", "prices", "answer_schema", "reference"}),
+    OrchestratorSettings: frozenset({"budget", "answer_schema", "reference"}),
     TeamSettings: frozenset({"budget", "answer_schema"}),
-    LeaderSettings: frozenset({"fallback_models"}),
-    JudgmentSettings: frozenset({"target_score", "plateau_rounds", "plateau_min_gain"}),
-    MemberAgentConfig: frozenset({"mcp_servers", "functions", "fallback_models"}),
+    MemberAgentConfig: frozenset({"mcp_servers", "functions"}),
 }
 
 

@@ -31,6 +31,7 @@ from mixseek.config.kinds import (
     toml_layer,
 )
 from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
+from mixseek.config.model_names import KnownProviders, Server, models_without_key, unknown_providers
 from mixseek.config.problems import no_such_file, problem_at, problems_of
 from mixseek.config.reading import read_dotenv, read_toml, referred_file
 from mixseek.config.schema import (
@@ -96,9 +97,13 @@ class Report:
 
 @dataclass
 class _Findings:
-    """What the steps of one reading found. ``complete``: a prompt builder file has to have all its keys."""
+    """What the steps of one reading found. ``complete``: a prompt builder file has to have all its keys.
+
+    ``for_a_run``: a model without a key is a problem, and not only worth a note.
+    """
 
     complete: bool = False
+    for_a_run: bool = False
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
 
@@ -141,19 +146,24 @@ class ConfigurationManager:
         """The competition a file describes, after a check of every file it refers to."""
         return self.load_run_settings(path).orchestrator
 
-    def load_run_settings(self, path: Path | str) -> RunSettings:
-        """The competition a file describes, with the settings of every file it refers to."""
-        findings = _Findings()
+    def load_run_settings(self, path: Path | str, *, for_a_run: bool = False) -> RunSettings:
+        """The competition a file describes, with the settings of every file it refers to.
+
+        ``for_a_run``: calls follow, so the keys of all models have to be there.
+        """
+        findings = _Findings(for_a_run=for_a_run)
         run = self._read_run(self._existing(path), findings)
         findings.raise_problems()
         assert run is not None  # noqa: S101  # without a problem there are settings
         return run
 
     def complete(self, settings: OrchestratorSettings) -> RunSettings:
-        """The run of settings that are made already: every file they refer to, read and checked now."""
-        findings = _Findings()
+        """The run of settings that are made already: every file they refer to, read and checked now, keys included."""
+        findings = _Findings(for_a_run=True)
         values = settings.model_dump(exclude_none=True)
-        run = self._read_parts(_Reading(settings, values, Place("orchestrator settings").inside), findings)
+        place = Place("orchestrator settings").inside
+        self._check(OrchestratorSettings, values, place, findings)
+        run = self._read_parts(_Reading(settings, values, place), findings)
         findings.raise_problems()
         assert run is not None  # noqa: S101  # what keeps a part from being made is a problem
         return run
@@ -215,6 +225,11 @@ class ConfigurationManager:
             settings,
         )
 
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment over the workspace's ``.env``: where the keys of model providers are looked for."""
+        return {**self._dotenv(_Findings()), **self._environ}
+
     def default_file(self, kind: Kind) -> Path:
         """Where a file of this kind is looked for, or written, when no other is named."""
         return self.workspace.configs / kind.file
@@ -256,8 +271,22 @@ class ConfigurationManager:
             findings.notes += _notes(settings, merged.values, place)
         except ValidationError as error:
             findings.problems += problems_of(error, model, place)
-        findings.problems += (problem_at(place(path), text) for path, text in check(model, merged.values, self._around))
+        self._check(model, merged.values, place, findings)
         return _Reading(settings, merged.values, place)
+
+    def _check(
+        self, model: type[BaseModel], values: Mapping[str, Any], place: Callable[[KeyPath], Place], findings: _Findings
+    ) -> None:
+        findings.problems += (problem_at(place(path), text) for path, text in check(model, values, self._around))
+        if self._around.no_plugins:
+            return  # a provider may come with the code of others, which is not loaded
+        known = self._known_providers()
+        if known is None:
+            return  # the file that tells of the workspace's own is broken, which is told where it is read
+        findings.problems += (problem_at(place(path), text) for path, text in unknown_providers(model, values, known))
+        without_key = models_without_key(model, values, known, self.workspace)
+        heard = findings.problems if findings.for_a_run else findings.notes
+        heard += (problem_at(place(path), text) for path, text in without_key)
 
     def _merge(self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings) -> Merged:
         layers = self._layers(kind, document, shown, findings)
@@ -278,6 +307,18 @@ class ConfigurationManager:
         if document is not None and shown is not None:
             layers.append(toml_layer(kind, document, shown))
         return layers
+
+    def _known_providers(self) -> KnownProviders | None:
+        findings = _Findings()
+        file = self.default_file(PROVIDERS)
+        try:
+            document = self._document(file) if os.path.lexists(file) else {}
+        except ConfigurationError:
+            return None
+        values = self._merge(PROVIDERS, document, self._shown(file), findings).values
+        servers = values.get("providers")
+        named = servers.items() if isinstance(servers, Mapping) else ()
+        return KnownProviders({name: _server(table) for name, table in named}, self.environ)
 
     def _dotenv(self, findings: _Findings) -> Mapping[str, str]:
         try:
@@ -488,6 +529,11 @@ def _tell_missing_prompts(
 def _of_values(model: type[S], values: Mapping[str, Any]) -> S:
     # Made by its constructor, this one would look into the environment by itself.
     return model.of_values(values) if issubclass(model, PromptBuilderSettings) else model.model_validate(dict(values))
+
+
+def _server(table: Any) -> Server:
+    variable = _inside(table, "api_key_env")
+    return Server(variable if isinstance(variable, str) else None)
 
 
 def _notes(settings: BaseModel, values: Mapping[str, Any], place: Callable[[KeyPath], Place]) -> Iterator[Problem]:

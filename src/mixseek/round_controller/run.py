@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import OrchestratorSettings, ProvidersSettings, StorageSettings
 from mixseek.events import Event, EventBus, Listener, ModelCalled
 from mixseek.llm import Backoff, FinishedCall, Meter, ModelHub
@@ -160,16 +161,23 @@ def open_run(
     listeners: Sequence[Listener] = (),
     backoff: Backoff | None = None,
 ) -> Run:
-    """A run in this workspace; without ``save_db`` it writes neither store. ``backoff`` paces the retries of calls."""
+    """A run in this workspace; without ``save_db`` it writes neither store. ``backoff`` paces the retries of calls.
+
+    Keys come from the environment and the workspace's ``.env``; without ``providers`` the workspace's own are used.
+    """
+    manager = ConfigurationManager(workspace.root)
+    environ, providers = manager.environ, providers or manager.get_providers_settings()
+    variables = {server.api_key_env for server in providers.providers.values() if server.api_key_env}
+    redactor = Redactor.from_environment(environ, variables=variables)
     owns_store = store is None
     if save_db and store is None:
         storage = StorageSettings() if orchestrator is None else orchestrator.storage
         store = AggregationStore(workspace.root, lock_wait_seconds=storage.lock_wait_seconds)
     return Run(
         execution_id,
-        ModelHub(providers, None if orchestrator is None else orchestrator.prices, backoff=backoff),
+        ModelHub(providers, None if orchestrator is None else orchestrator.prices, environ=environ, backoff=backoff),
         store=store if save_db else None,
-        journal=Journal(workspace.journal, redactor=Redactor.from_environment()) if save_db and journal else None,
+        journal=Journal(workspace.journal, redactor=redactor) if save_db and journal else None,
         events=EventBus(*listeners),
         owns_store=owns_store,
     )

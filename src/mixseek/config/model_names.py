@@ -1,0 +1,201 @@
+"""Which models a file names, which of them a run would ask, and whether their providers and keys are there."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from mixseek import plugins
+from mixseek.config.layers import KeyPath
+from mixseek.config.reading import referred_file
+from mixseek.config.schema import (
+    BUILT_IN_METRICS,
+    EvaluatorSettings,
+    JudgmentSettings,
+    LeaderSettings,
+    MemberAgentConfig,
+    OrchestratorSettings,
+    TeamSettings,
+)
+from mixseek.errors import ConfigurationError, PluginError
+from mixseek.providers import OwnServer, check_model, find_provider, missing_key, split_model_id
+from mixseek.records import AgentType
+from mixseek.workspace import Workspace
+
+__all__ = ["KnownProviders", "Server", "models_without_key", "unknown_providers"]
+
+Fault = tuple[KeyPath, str]
+_Named = tuple[KeyPath, str]
+
+_BUILT_IN_MEMBERS = frozenset(AgentType) - {AgentType.CUSTOM}
+
+
+@dataclass(frozen=True)
+class Server:
+    """What has to be known of a server in ``configs/providers.toml``, whatever else is wrong with its table."""
+
+    api_key_env: str | None = None
+
+
+@dataclass(frozen=True)
+class KnownProviders:
+    """The workspace's own servers beside the registered providers, and the variables that may hold keys."""
+
+    servers: Mapping[str, OwnServer]
+    environ: Mapping[str, str] = field(repr=False)
+
+
+def unknown_providers(model: type[BaseModel], values: Mapping[str, Any], known: KnownProviders) -> Iterator[Fault]:
+    """Every model a file names whose provider nobody knows, asked or not."""
+    for path, model_id in _named_models(model, values):
+        prefix = _prefix(model_id)
+        if prefix is not None and prefix not in known.servers and find_provider(prefix) is None:
+            yield path, check_model(model_id, known.servers, known.environ)[0].message
+
+
+def models_without_key(
+    model: type[BaseModel], values: Mapping[str, Any], known: KnownProviders, workspace: Workspace
+) -> Iterator[Fault]:
+    """Every model a run would ask, defaults included, whose provider's key is not there."""
+    for path, model_id in _asked_models(model, values, workspace):
+        prefix = _prefix(model_id)
+        missing = None if prefix is None else missing_key(prefix, known.servers, known.environ)
+        if missing:
+            yield path, missing
+
+
+def _prefix(model_id: str) -> str | None:
+    """None for what names no model, which the settings complain about themselves."""
+    try:
+        return split_model_id(model_id)[0]
+    except ConfigurationError:
+        return None
+
+
+# --- all that are named -----------------------------------------------------------------------------------------------
+
+
+def _named_models(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[_Named]:
+    if model is TeamSettings:
+        yield from _below(("leader",), _of_agent(_table(values, "leader")))
+        for number, member in _tables(values, "members"):
+            yield from _below(("members", number), _of_agent(member))
+    elif model is MemberAgentConfig:
+        yield from _of_agent(values)
+    elif model is EvaluatorSettings:
+        yield from _of_evaluator(values)
+    elif model is JudgmentSettings:
+        yield from ((path, name) for path, name in _of_key(values, "model") if name != "none")
+    elif model is OrchestratorSettings:
+        yield from ((("prices", name), name) for name in _table(values, "prices"))
+
+
+def _of_agent(agent: Mapping[str, Any]) -> Iterator[_Named]:
+    yield from _of_key(agent, "model")
+    fallbacks = agent.get("fallback_models")
+    for number, name in enumerate(fallbacks if isinstance(fallbacks, list) else []):
+        if isinstance(name, str):
+            yield ("fallback_models", number), name
+
+
+def _of_evaluator(values: Mapping[str, Any]) -> Iterator[_Named]:
+    yield from _of_key(values, "default_model")
+    yield from _below(("llm_default",), _of_key(_table(values, "llm_default"), "model"))
+    for number, metric in _tables(values, "metrics"):
+        yield from _below(("metrics", number), _of_key(metric, "model"))
+
+
+# --- those that a run would ask ---------------------------------------------------------------------------------------
+
+
+def _asked_models(model: type[BaseModel], values: Mapping[str, Any], workspace: Workspace) -> Iterator[_Named]:
+    if model is TeamSettings:
+        leader = {"model": _default(LeaderSettings, "model"), **_table(values, "leader")}
+        yield from _below(("leader",), _of_agent(leader))
+        for number, member in _tables(values, "members"):
+            yield from _below(("members", number), _asked_by_member(member))
+    elif model is MemberAgentConfig:
+        yield from _asked_by_member(values)
+    elif model is EvaluatorSettings:
+        yield from _asked_by_evaluator(values, workspace)
+    elif model is JudgmentSettings:
+        yield from _named_models(model, {"model": _default(JudgmentSettings, "model"), **values})
+
+
+def _asked_by_member(member: Mapping[str, Any]) -> Iterator[_Named]:
+    """A member of somebody else's class may do without the model it has to name, so nothing is asked for there."""
+    kind = member.get("type", member.get("agent_type"))
+    if kind in _BUILT_IN_MEMBERS and "plugin" not in member:
+        yield from _of_agent(member)
+
+
+def _asked_by_evaluator(values: Mapping[str, Any], workspace: Workspace) -> Iterator[_Named]:
+    top = {"default_model": _default(EvaluatorSettings, "default_model"), **values}
+    shared = [
+        *_below(("llm_default",), _of_key(_table(values, "llm_default"), "model")),
+        *_of_key(top, "default_model"),
+    ]
+    metrics = _tables(values, "metrics") or [(0, {"name": BUILT_IN_METRICS[0]})]
+    custom = _table(values, "custom_metrics")
+    asked = [
+        [*_below(("metrics", number), _of_key(metric, "model")), *shared][0]
+        for number, metric in metrics
+        if _is_judge(metric, custom, workspace)
+    ]
+    yield from dict.fromkeys(asked)
+
+
+def _is_judge(metric: Mapping[str, Any], custom: Mapping[str, Any], workspace: Workspace) -> bool:
+    """Whether a metric asks a model: built-in ones do, of a class of somebody else the judges do."""
+    kind = metric.get("type", metric.get("name"))
+    if kind in custom:
+        return _has_instruction(lambda: _custom_class(custom[kind], workspace))
+    if kind in BUILT_IN_METRICS or kind not in plugins.metrics:
+        return True
+    return _has_instruction(lambda: plugins.metrics.get(kind))
+
+
+def _has_instruction(load: Callable[[], type | None]) -> bool:
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return hasattr(load(), "get_instruction")
+    except (PluginError, SystemExit):
+        return False  # told as what it is where classes are checked
+
+
+def _custom_class(named: Any, workspace: Workspace) -> type | None:
+    given = {key: value for key, value in named.items() if isinstance(value, str)} if isinstance(named, Mapping) else {}
+    path = referred_file(workspace, given["path"]) if "path" in given else None
+    if "class" not in given or (path is None and "module" not in given):
+        return None
+    return plugins.metrics.load_class(given["class"], module=given.get("module"), path=path)
+
+
+# --- values of unknown types ------------------------------------------------------------------------------------------
+
+
+def _default(model: type[BaseModel], name: str) -> Any:
+    return model.model_fields[name].default
+
+
+def _of_key(values: Mapping[str, Any], name: str) -> Iterator[_Named]:
+    if isinstance(values.get(name), str):
+        yield (name,), values[name]
+
+
+def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = values.get(name)
+    return table if isinstance(table, Mapping) else {}
+
+
+def _tables(values: Mapping[str, Any], name: str) -> list[tuple[int, Mapping[str, Any]]]:
+    items = values.get(name)
+    return [(n, item) for n, item in enumerate(items) if isinstance(item, Mapping)] if isinstance(items, list) else []
+
+
+def _below(above: KeyPath, named: Iterator[_Named]) -> Iterator[_Named]:
+    for path, name in named:
+        yield (*above, *path), name
