@@ -1,44 +1,18 @@
 """A loopback server of models, a hub that speaks to it, and a back-off that takes no time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from pydantic_ai import models
 
 from mixseek.config.schema import ProvidersSettings
-from mixseek.llm import Backoff, ModelHub
-from mixseek.llm.transport import ONLY_LOOPBACK
-from mixseek.testing import ModelServer
-
-
-@pytest.fixture(autouse=True)
-def _no_real_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(ONLY_LOOPBACK, "1")
-    with models.override_allow_model_requests(False):
-        yield
-
-
-@dataclass
-class Patience:
-    """A clock that moves only when someone sleeps, and what was slept."""
-
-    now: float = 0.0
-    waits: list[float] = field(default_factory=list)
-    dice: float = 1.0
-
-    async def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.now += seconds
-
-    def backoff(self) -> Backoff:
-        return Backoff(sleep=self.sleep, random=lambda: self.dice, clock=lambda: self.now)
+from mixseek.llm import ModelHub
+from mixseek.testing import FakeClock, ModelServer
 
 
 @pytest.fixture
-def patience() -> Patience:
-    return Patience()
+def patience() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
@@ -72,6 +46,6 @@ def providers(server: ModelServer) -> ProvidersSettings:
 
 
 @pytest.fixture
-async def hub(providers: ProvidersSettings, patience: Patience) -> AsyncIterator[ModelHub]:
+async def hub(providers: ProvidersSettings, patience: FakeClock) -> AsyncIterator[ModelHub]:
     async with ModelHub(providers, backoff=patience.backoff()) as made:
         yield made

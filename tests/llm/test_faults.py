@@ -150,7 +150,7 @@ async def test_an_answer_that_never_ends_is_a_time_out(
     kind: Any, api: str, send: Send, hub: ModelHub, server: ModelServer, patience: Any
 ) -> None:
     server.fault(kind)
-    patience.dice = 0.0
+    patience.jitter = 0.0
     with pytest.raises(ModelTimeoutError) as raised:
         await send(hub.model(f"{api}:m"), {"max_retries": 1, "timeout": 0.05})
     assert raised.value.attempts == 2

@@ -21,10 +21,10 @@ async def say(model: Model, **settings: Any) -> ModelResponse:
 async def test_waits_grow_and_the_dice_decide_how_much_of_them_is_waited(
     hub: ModelHub, server: ModelServer, patience: Any
 ) -> None:
-    patience.dice = 0.5
+    patience.jitter = 0.5
     server.fault(500, count=3)
     await say(hub.model("chat:m"))
-    assert patience.waits == [0.5, 1.0, 2.0]
+    assert patience.slept == [0.5, 1.0, 2.0]
 
 
 def test_a_wait_has_an_upper_bound() -> None:
@@ -32,11 +32,11 @@ def test_a_wait_has_an_upper_bound() -> None:
 
 
 async def test_no_wait_is_shorter_than_the_server_asks(hub: ModelHub, server: ModelServer, patience: Any) -> None:
-    patience.dice = 0.0
+    patience.jitter = 0.0
     server.fault(429, count=1, retry_after=7)
     server.fault(503, count=1, retry_after=3)
     await say(hub.model("chat:m"))
-    assert patience.waits == [7, 3]
+    assert patience.slept == [7, 3]
 
 
 async def test_a_call_without_a_word_about_retries_is_tried_four_times(hub: ModelHub, server: ModelServer) -> None:
@@ -50,7 +50,7 @@ async def test_zero_retries_are_one_try(hub: ModelHub, server: ModelServer, pati
     server.fault(500)
     with pytest.raises(ModelUnavailableError):
         await say(hub.model("chat:m"), max_retries=0)
-    assert (server.bill.total.requests, patience.waits) == (1, [])
+    assert (server.bill.total.requests, patience.slept) == (1, [])
 
 
 async def test_a_wait_beyond_the_deadline_is_not_waited(hub: ModelHub, server: ModelServer, patience: Any) -> None:
@@ -58,7 +58,7 @@ async def test_a_wait_beyond_the_deadline_is_not_waited(hub: ModelHub, server: M
     with pytest.raises(ModelRateLimitError) as raised:
         await say(hub.model("chat:m"), timeout=10)
     assert raised.value.retry_after == 21
-    assert (server.bill.total.requests, patience.waits) == (1, [])
+    assert (server.bill.total.requests, patience.slept) == (1, [])
 
 
 async def test_all_tries_together_take_no_longer_than_twice_the_time_out(
@@ -67,7 +67,7 @@ async def test_all_tries_together_take_no_longer_than_twice_the_time_out(
     server.fault(500)
     with pytest.raises(ModelUnavailableError):
         await say(hub.model("chat:m"), timeout=10, max_retries=100)
-    assert patience.waits == [1, 2, 4, 8]
+    assert patience.slept == [1, 2, 4, 8]
     assert patience.now <= 20
 
 
@@ -82,7 +82,7 @@ async def test_waiting_for_a_place_does_not_use_up_the_time(hub: ModelHub, patie
 
 
 async def test_the_last_try_gets_only_the_time_that_is_left(hub: ModelHub, server: ModelServer, patience: Any) -> None:
-    patience.dice = 0.0
+    patience.jitter = 0.0
     server.fault(429, count=1, retry_after=5)
     server.fault("hang_before_headers")
     with pytest.raises(ModelTimeoutError, match=r"within 0\.01 seconds"):

@@ -19,6 +19,8 @@ class FakeClock:
     """
 
     now: float = 0.0
+    jitter: float = 1.0
+    """What takes the place of the dice: 1.0 is the longest wait, 0.0 none."""
     slept: list[float] = field(default_factory=list)
 
     async def sleep(self, seconds: float) -> None:
@@ -26,6 +28,6 @@ class FakeClock:
         self.now += seconds
         self.slept.append(seconds)
 
-    def backoff(self, jitter: float = 1.0) -> Backoff:
-        """Back-off by this clock; ``jitter`` takes the place of the dice, 1.0 is the longest wait."""
-        return Backoff(sleep=self.sleep, random=lambda: jitter, clock=lambda: self.now)
+    def backoff(self) -> Backoff:
+        """Back-off by this clock."""
+        return Backoff(sleep=self.sleep, random=lambda: self.jitter, clock=lambda: self.now)
