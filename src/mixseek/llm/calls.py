@@ -85,6 +85,8 @@ class CallJournal(Protocol):
 
 
 Listener = Callable[[FinishedCall], None]
+_Round = tuple[str, str, int]
+_Agent = tuple[str, str, str]
 
 
 @dataclass
@@ -95,7 +97,7 @@ class Meter:
     journal: CallJournal | None = None
     reuse_answers: bool = False
     """Whether a call the journal has an answer to is answered with it and not made again."""
-    _lines: dict[tuple[str | int, ...], ModelUsage] = field(default_factory=dict)
+    _rounds: dict[_Round, dict[_Agent, ModelUsage]] = field(default_factory=dict)
     _usage: Usage = field(default_factory=Usage)
     _asked: Counter[str] = field(default_factory=Counter)
 
@@ -114,8 +116,9 @@ class Meter:
             self.on_call(call)
 
     def _add_line(self, line: ModelUsage) -> None:
-        place = (line.execution_id, line.team_id, line.round_number, line.role, line.agent_name, line.model)
-        self._lines[place] = _sum(self._lines[place], line) if place in self._lines else line
+        lines = self._rounds.setdefault((line.execution_id, line.team_id, line.round_number), {})
+        agent = (line.role, line.agent_name, line.model)
+        lines[agent] = _sum(lines[agent], line) if agent in lines else line
 
     @property
     def usage(self) -> Usage:
@@ -125,10 +128,16 @@ class Meter:
     def bill(
         self, *, execution_id: str | None = None, team_id: str | None = None, round_number: int | None = None
     ) -> list[ModelUsage]:
-        """One line for every agent and model, in the order they were first called; narrowed down if asked."""
-        wanted = {"execution_id": execution_id, "team_id": team_id, "round_number": round_number}
-        wanted = {name: value for name, value in wanted.items() if value is not None}
-        return [line for line in self._lines.values() if all(getattr(line, n) == v for n, v in wanted.items())]
+        """One line for every agent and model, by round and in the order of first calls; narrowed down if asked."""
+        if execution_id is not None and team_id is not None and round_number is not None:
+            return list(self._rounds.get((execution_id, team_id, round_number), {}).values())
+        wanted = (execution_id, team_id, round_number)
+        asked_for = [
+            lines
+            for place, lines in self._rounds.items()
+            if all(want in (None, found) for want, found in zip(wanted, place, strict=True))
+        ]
+        return [line for lines in asked_for for line in lines.values()]
 
 
 def _line(scope: Scope, call: FinishedCall) -> ModelUsage:

@@ -19,6 +19,7 @@ from mixseek.config.schema import PriceSettings, ProvidersSettings
 from mixseek.errors import AuthenticationError, ConfigurationError, MixSeekError, ModelError, PluginError
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.factories import Connection, own_server
+from mixseek.llm.openai_bodies import send_as_given
 from mixseek.llm.per_loop import PerLoop
 from mixseek.llm.prices import PriceList
 from mixseek.llm.transport import MAX_ANSWER_BYTES, AiohttpTransport
@@ -89,6 +90,7 @@ class ModelHub:
         connection = self._connection(prefix, provider)
         made = self._make(name, provider, connection)
         _one_attempt_only(made)
+        send_as_given(made)
         return self._watched(made, model_id, over_our_transport=connection.uses_shared_client)
 
     def _connection(self, prefix: str, provider: Provider | None) -> Connection:

@@ -389,7 +389,7 @@ class RoundController:
         )
 
     def _bill(self, number: int, *, judgment: bool = False) -> list[ModelUsage]:
-        lines = self._run.meter.bill(team_id=self._team.team_id, round_number=number)
+        lines = self._run.meter.bill(**self._where(), round_number=number)
         return [line for line in lines if (line.role == "judgment") == judgment]
 
     # --- small things -------------------------------------------------------------------------------------------------

@@ -24,19 +24,22 @@ class MemoryBoard:
     """The leader board of a run that keeps no database."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str, int], LeaderBoardEntry] = {}
+        self._teams: dict[tuple[str, str], dict[int, LeaderBoardEntry]] = {}
+        self._standings: dict[str, dict[str, Standing]] = {}
 
     def put(self, entry: LeaderBoardEntry) -> None:
         """Add a round, or replace what was known of it."""
-        self._entries[entry.execution_id, entry.team_id, entry.round_number] = entry
+        rounds = self._teams.setdefault((entry.execution_id, entry.team_id), {})
+        rounds[entry.round_number] = entry
+        standings = self._standings.setdefault(entry.execution_id, {})
+        standing = standing_of(list(rounds.values()))
+        if standing is None:
+            standings.pop(entry.team_id, None)
+        else:
+            standings[entry.team_id] = standing
 
     async def get_leader_board_ranking(self, execution_id: str) -> Sequence[dict[str, Any]]:
         """The teams of an execution in order."""
-        teams: dict[str, list[LeaderBoardEntry]] = {}
-        for entry in self._entries.values():
-            if entry.execution_id == execution_id:
-                teams.setdefault(entry.team_id, []).append(entry)
-        standings = [standing for entries in teams.values() if (standing := standing_of(entries)) is not None]
         return [
             {
                 "team_id": standing.team_id,
@@ -44,7 +47,7 @@ class MemoryBoard:
                 "max_score": standing.best_score,
                 "total_rounds": standing.total_rounds,
             }
-            for standing in order_standings(standings)
+            for standing in order_standings(self._standings.get(execution_id, {}).values())
         ]
 
 

@@ -1,0 +1,86 @@
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent, ModelSettings
+from pydantic_ai.models import Model, infer_model, override_allow_model_requests
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from mixseek.llm.openai_bodies import send_as_given
+from mixseek.testing import ModelServer
+
+
+@pytest.fixture(autouse=True)
+def bare_models_may_speak() -> Iterator[None]:
+    """The models here stand outside the wrapper that holds all others to this machine; they know no other address."""
+    with override_allow_model_requests(True):
+        yield
+
+
+class Verdict(BaseModel):
+    reason: str
+    score: float
+
+
+def look_up(word: str) -> str:
+    """What a word means."""
+    return f"{word} means nothing"
+
+
+def model_of(api: str, server: ModelServer, client: httpx2.AsyncClient) -> Model:
+    provider = OpenAIProvider(base_url=server.base_url, api_key="any", http_client=client)
+    made = OpenAIChatModel if api == "chat" else OpenAIResponsesModel
+    return made("leader", provider=provider)
+
+
+async def bodies(model: Model, server: ModelServer, settings: ModelSettings, *, stream: bool) -> list[dict[str, Any]]:
+    agent = Agent(model, tools=[look_up], output_type=[str, Verdict], instructions="指示", system_prompt="system")
+    before = len(server.requests)
+    if stream:
+        async with agent.run_stream("質問 \u2028 <question>", model_settings=settings) as answer:
+            await answer.get_output()
+    else:
+        await agent.run("質問 \u2028 <question>", model_settings=settings)
+    return [request.body for request in server.requests[before:]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_the_server_is_sent_what_the_sdk_would_have_sent(api: str, stream: bool) -> None:
+    settings = ModelSettings(temperature=0.5, max_tokens=100, extra_body={"own": [1, 2]})
+    async with ModelServer() as server, httpx2.AsyncClient() as client:
+        as_given = model_of(api, server, client)
+        send_as_given(as_given)
+        theirs = await bodies(model_of(api, server, client), server, settings, stream=stream)
+        ours = await bodies(as_given, server, settings, stream=stream)
+    assert len(ours) > 1
+    assert _without_ids(ours) == _without_ids(theirs)
+
+
+async def test_an_extra_body_of_the_user_wins() -> None:
+    async with ModelServer() as server, httpx2.AsyncClient() as client:
+        model = model_of("chat", server, client)
+        send_as_given(model)
+        replaced = [{"role": "user", "content": "something else"}]
+        await Agent(model).run("a question", model_settings=ModelSettings(extra_body={"messages": replaced}))
+        assert server.requests[-1].body["messages"] == replaced
+
+
+def test_a_model_of_another_kind_is_left_alone() -> None:
+    model = infer_model(TestModel())
+    before = dict(vars(model))
+    send_as_given(model)
+    assert vars(model) == before
+
+
+def _without_ids(value: Any) -> Any:
+    """Ids are drawn anew for every run."""
+    if isinstance(value, dict):
+        return {
+            name: _without_ids(each) for name, each in value.items() if name not in ("id", "call_id", "tool_call_id")
+        }
+    return [_without_ids(each) for each in value] if isinstance(value, list) else value
