@@ -32,6 +32,7 @@ from mixseek.records import (
     order_standings,
     utc_now,
 )
+from mixseek.redaction import Redactor
 from mixseek.storage.database import CannotOpenError
 from mixseek.storage.lease import Call, Connection, Worker, Write, worker_for
 from mixseek.storage.tables import (
@@ -60,7 +61,7 @@ class AggregationStore:
 
     The file is held only while work is done, so any number of stores, threads and processes may share it. Waiting for
     another process is no failure until ``lock_wait_seconds`` have passed (``DatabaseLockedError``). A write that fails
-    for IO or a conflict is tried again after each of ``retry_delays_seconds``.
+    for IO or a conflict is tried again after each of ``retry_delays_seconds``. A ``redactor`` keeps secrets out.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class AggregationStore:
         *,
         lock_wait_seconds: float = 60.0,
         retry_delays_seconds: Sequence[float] = RETRY_DELAYS_SECONDS,
+        redactor: Redactor | None = None,
     ) -> None:
         self.db_path = (
             Path(db_path).expanduser().absolute() if db_path is not None else Workspace.locate(workspace).database
@@ -77,6 +79,7 @@ class AggregationStore:
         self._lock_wait_seconds = lock_wait_seconds
         self._retry_delays_seconds = tuple(retry_delays_seconds)
         self._worker: Worker = worker_for(self.db_path)
+        self._redactor = redactor
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -351,7 +354,13 @@ class AggregationStore:
             raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: {_explained(error)}") from error
 
     async def _write(self, make_rows: Callable[[], Sequence[Row]]) -> None:
-        await self._try(lambda: Write(make_rows, self._lock_wait_seconds))
+        redactor = self._redactor
+
+        def harmless_rows() -> Sequence[Row]:
+            rows = make_rows()
+            return rows if redactor is None else [row.redacted(redactor) for row in rows]
+
+        await self._try(lambda: Write(harmless_rows, self._lock_wait_seconds))
 
     async def _change(self, work: Callable[[Connection], None]) -> None:
         await self._try(lambda: Call(work, self._lock_wait_seconds))

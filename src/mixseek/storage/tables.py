@@ -5,11 +5,14 @@ are inserted at first sight; only if one is already there is the transaction und
 keys, updating what is there and inserting the rest. A whole batch takes one statement a table.
 """
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
+
+from mixseek.redaction import Redactor
 
 __all__ = [
     "EXECUTION_SUMMARY",
@@ -137,6 +140,24 @@ class Row:
 
     def __getitem__(self, column: str) -> Any:
         return self.values[self.table.columns.index(column)]
+
+    def redacted(self, redactor: Redactor) -> "Row":
+        """The same row without secrets; what identifies it stays as it is."""
+        columns = zip(self.table.columns, self.values, strict=True)
+        harmless = (
+            value if column in self.table.key or not isinstance(value, str) else _redacted(column, value, redactor)
+            for column, value in columns
+        )
+        return replace(self, values=tuple(harmless))
+
+
+def _redacted(column: str, value: str, redactor: Redactor) -> str:
+    cleaned = redactor.text(value)
+    # A mark put into the text of a JSON document could swallow its quotes.
+    return redactor.json_text(json.loads(value)) if cleaned != value and column in _JSON_COLUMNS else cleaned
+
+
+_JSON_COLUMNS = frozenset({"message_history", "member_submissions_record", "score_details", "team_results"})
 
 
 def upsert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
