@@ -11,6 +11,7 @@ from mixseek import __version__
 __all__ = ["app"]
 
 _COMMANDS = {
+    "exec": ("mixseek.cli.exec", "Let the teams of a file compete over a task, and print the best answer."),
     "config": ("mixseek.cli.config", "Write, show, list and validate configuration files."),
 }
 

@@ -2,10 +2,11 @@
 
 import json
 import re
+import sys
 from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -16,14 +17,17 @@ __all__ = [
     "FormatOption",
     "WorkspaceOption",
     "clean",
+    "clean_text",
     "print_error",
     "print_json",
     "print_line",
+    "print_text",
     "use_format",
+    "warn",
 ]
 
 # Codes that move the cursor, colour, ring or turn the direction of writing, and halves of characters.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Format(StrEnum):
@@ -56,16 +60,48 @@ def clean(text: str) -> str:
     return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
+def clean_text(text: str) -> str:
+    """Harmless lines: as :func:`clean`, but line breaks and tabs stay.
+
+    >>> clean_text("a\\tb\\r\\n\\x1b[2Jc")
+    'a\\tb\\n\\\\x1b[2Jc'
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join("\t".join(map(clean, line.split("\t"))) for line in lines)
+
+
 def print_line(text: str = "") -> None:
     """One line on standard output."""
-    typer.echo(clean(text))
+    _echo(clean(text))
+
+
+def print_text(text: str) -> None:
+    """Any number of lines on standard output."""
+    _echo(clean_text(text))
+
+
+def warn(text: str) -> None:
+    """One line on standard error."""
+    _echo(clean(text), err=True)
 
 
 def print_json(value: Any) -> None:
     """A JSON document on standard output."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    text = json.dumps(value, ensure_ascii=not _writes_all(sys.stdout), indent=2, default=str)
     # What is left to escape stands inside strings, where JSON has one way of writing it.
     typer.echo("\n".join(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n")))
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    """What a terminal of another encoding cannot show is written as an escape: an answer is not lost for a letter."""
+    stream = sys.stderr if err else sys.stdout
+    if not _writes_all(stream):
+        text = text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
+    typer.echo(text, err=err)
+
+
+def _writes_all(stream: TextIO) -> bool:
+    return (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")
 
 
 def print_error(error: MixSeekError) -> None:
@@ -74,7 +110,7 @@ def print_error(error: MixSeekError) -> None:
         print_json({"error": _as_json(error)})
         return
     for line in _lines(error):
-        typer.echo(f"mixseek: {clean(line)}", err=True)
+        warn(f"mixseek: {line}")
 
 
 def _lines(error: MixSeekError) -> list[str]:

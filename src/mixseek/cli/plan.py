@@ -1,0 +1,117 @@
+"""What a run would do, told without doing it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mixseek.config.manager import RunSettings
+from mixseek.config.schema import EvaluatorSettings, TeamSettings
+
+__all__ = ["Plan", "plan_of"]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Somebody who asks a model, or a metric that may not."""
+
+    name: str
+    kind: str
+    model: str
+    fallback_models: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        others = f", then {', '.join(self.fallback_models)}" if self.fallback_models else ""
+        return f"{self.name} ({self.kind}): {self.model}{others}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "fallback_models": list(self.fallback_models)}
+
+
+@dataclass(frozen=True)
+class _TeamPlan:
+    team_id: str
+    team_name: str
+    leader: _Asked
+    members: tuple[_Asked, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Teams, metrics, judgment and rounds of a run, and how many model calls that can be."""
+
+    teams: tuple[_TeamPlan, ...]
+    metrics: tuple[_Asked, ...]
+    judgment: str
+    min_rounds: int
+    max_rounds: int
+    timeout_per_team_seconds: int
+    calls: int
+    """Every round played, every member asked once a round, no call tried again."""
+
+    def lines(self) -> list[str]:
+        """The plan for people."""
+        lines = [f"{len(self.teams)} teams, {self.min_rounds} to {self.max_rounds} rounds each, "]
+        lines[0] += f"{self.timeout_per_team_seconds} s for all rounds of a team"
+        for team in self.teams:
+            lines += [f"Team {team.team_name} ({team.team_id})", f"  {team.leader}"]
+            lines += [f"  {member}" for member in team.members]
+        lines += ["Metrics", *(f"  {metric}" for metric in self.metrics)]
+        lines += [f"Judgment: {'by rules alone' if self.judgment == 'none' else self.judgment}"]
+        return [
+            *lines,
+            f"At most {self.calls} model calls, if a leader asks each member once a round and no call fails",
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan for programs."""
+        teams = [
+            {
+                "team_id": team.team_id,
+                "team_name": team.team_name,
+                "leader": team.leader.as_json(),
+                "members": [member.as_json() for member in team.members],
+            }
+            for team in self.teams
+        ]
+        plan = {**vars(self), "teams": teams, "metrics": [metric.as_json() for metric in self.metrics]}
+        return {"dry_run": True, **plan}
+
+
+def plan_of(settings: RunSettings) -> Plan:
+    """What a run by these settings would do."""
+    orchestrator = settings.orchestrator
+    return Plan(
+        teams=tuple(map(_team, settings.teams)),
+        metrics=_metrics(settings.evaluator),
+        judgment=settings.judgment.model,
+        min_rounds=orchestrator.min_rounds,
+        max_rounds=orchestrator.max_rounds,
+        timeout_per_team_seconds=orchestrator.timeout_per_team_seconds,
+        calls=sum(_calls(settings, team) for team in settings.teams),
+    )
+
+
+def _team(team: TeamSettings) -> _TeamPlan:
+    leader = _Asked("leader", "leader", team.leader.model, team.leader.fallback_models)
+    members = tuple(_Asked(one.name, str(one.type), one.model, one.fallback_models) for one in team.members)
+    return _TeamPlan(team.team_id, team.team_name, leader, members)
+
+
+def _metrics(evaluator: EvaluatorSettings) -> tuple[_Asked, ...]:
+    default = evaluator.llm_default.model or evaluator.default_model
+    return tuple(_Asked(one.name, one.type, one.model or default) for one in evaluator.metrics)
+
+
+def _calls(settings: RunSettings, team: TeamSettings) -> int:
+    # A leader with members asks for them in one answer and writes its submission in the next.
+    leader = 2 if team.members else 1
+    each_round = leader + len(team.members) + len(settings.evaluator.metrics)
+    return each_round * settings.orchestrator.max_rounds + _judgments(settings)
+
+
+def _judgments(settings: RunSettings) -> int:
+    """Asked from the first round that may be the last; after the very last only for the record."""
+    if settings.judgment.model == "none":
+        return 0
+    orchestrator = settings.orchestrator
+    return orchestrator.max_rounds - orchestrator.min_rounds + settings.judgment.judge_on_final_round

@@ -1,0 +1,78 @@
+"""A line on standard error for every event worth knowing."""
+
+from collections.abc import Callable
+
+from mixseek.events import (
+    Event,
+    RoundFailed,
+    RoundFinished,
+    RoundJudged,
+    RunFinished,
+    RunStarted,
+    TeamFailed,
+    TeamFinished,
+    TeamStarted,
+)
+from mixseek.records import ExecutionSummary
+
+__all__ = ["Progress"]
+
+_LONGEST_REASON = 200
+
+
+class Progress:
+    """Listens to a run and tells of it; keeps its summary, which is whole before it is stored."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self.execution_id: str | None = None
+        self.summary: ExecutionSummary | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Tell of one event."""
+        self.execution_id = event.execution_id
+        if isinstance(event, RunFinished):
+            self.summary = event.summary
+        words = _words(event)
+        if words:
+            self._tell(f"{event.team_id}: {words}" if event.team_id is not None else words)
+
+    def interrupted(self) -> str:
+        """What to say of a run that was stopped from outside."""
+        if self.execution_id is None:
+            return "interrupted before the run began"
+        return f"interrupted: the finished rounds of execution {self.execution_id} are in the database"
+
+
+def _words(event: Event) -> str | None:
+    match event:
+        case RunStarted():
+            count = len(event.team_names)
+            teams = f"{count} team{'s' * (count != 1)}"
+            return f"execution {event.execution_id}: {teams}, at most {event.max_rounds} rounds"
+        case TeamStarted():
+            return f"started ({event.team_name})" if event.attempt == 1 else f"tries again, attempt {event.attempt}"
+        case RoundFinished():
+            return f"round {event.entry.round_number} finished, {_score(event.entry.score)}"
+        case RoundFailed():
+            return f"round {event.entry.round_number} failed: {_short(event.reason)}"
+        case RoundJudged():
+            verdict = "goes on" if event.judgment.should_continue else "stops"
+            return f"{verdict} after round {event.round_number}: {_short(event.judgment.reasoning)}"
+        case TeamFailed():
+            kept = "" if event.best is None else f"; its best finished round counts, {_score(event.best.score)}"
+            return f"failed: {_short(event.reason)}{kept}"
+        case TeamFinished():
+            return f"finished, {_score(event.best.score)} in round {event.best.round_number}, {event.best.exit_reason}"
+        case RunFinished():
+            return f"finished in {event.summary.total_execution_time_seconds:.1f} s"
+    return None
+
+
+def _score(score: float | None) -> str:
+    return "unscored" if score is None else f"score {score:.2f}"
+
+
+def _short(reason: str) -> str:
+    words = " ".join(reason.split())
+    return words if len(words) <= _LONGEST_REASON else f"{words[: _LONGEST_REASON - 3]}..."
