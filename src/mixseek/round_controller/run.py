@@ -59,9 +59,10 @@ def best_entry(entries: Sequence[LeaderBoardEntry]) -> LeaderBoardEntry | None:
 
 def standing_of(entries: Sequence[LeaderBoardEntry]) -> Standing | None:
     """Where a team stands by all of its rounds; None if none was scored."""
-    best, latest = best_entry(entries), max(entries, key=lambda entry: entry.round_number)
+    best = best_entry(entries)
     if best is None or best.score is None:
         return None
+    latest = max(entries, key=lambda entry: entry.round_number)
     return Standing(
         team_id=latest.team_id,
         team_name=latest.team_name,
