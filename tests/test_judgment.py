@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from mixseek.config.schema import JudgmentSettings
-from mixseek.judgment import UNDECIDED, Judgment, decide_by_rule
+from mixseek.judgment import UNDECIDED, Judgment, decide_by_rule, settle
 from mixseek.llm import ModelHub
-from mixseek.records import RoundState, utc_now
+from mixseek.records import ImprovementJudgment, RoundState, utc_now
 from mixseek.testing import Match, ModelCall, scripted
 
 
@@ -86,6 +86,17 @@ def test_after_the_last_round_the_model_is_asked_only_for_the_record(asked: bool
     settings = JudgmentSettings(model="scripted:judgment", judge_on_final_round=asked)
     last = decide_by_rule(rounds(50, 60), settings, min_rounds=1, max_rounds=2)
     assert Judgment(settings, ModelHub()).asks_model(last) is asked
+
+
+def test_an_opinion_ends_a_team_but_never_outlives_the_last_round() -> None:
+    go_on, stop = (
+        ImprovementJudgment(should_continue=wanted, reasoning="…", confidence_score=1) for wanted in (True, False)
+    )
+    last = decide_by_rule(rounds(50), JudgmentSettings(), min_rounds=1, max_rounds=1)
+    assert settle(UNDECIDED, stop).exit_reason == "no_improvement_expected"
+    assert settle(UNDECIDED, go_on).exit_reason is None
+    assert settle(last, go_on) is last
+    assert settle(UNDECIDED, None) is UNDECIDED
 
 
 async def test_the_models_opinion_is_taken_as_it_is() -> None:

@@ -13,6 +13,7 @@ from pydantic import Field, JsonValue
 
 from mixseek.records import (
     ExecutionSummary,
+    ExitReason,
     ImprovementJudgment,
     LeaderBoardEntry,
     MemberSubmission,
@@ -154,10 +155,11 @@ class RoundFailed(Event):
 
 
 class RoundJudged(Event):
-    """Whether the team goes on, and why."""
+    """What was thought of another round, and, if the team stops, why; after the last round it stops in any case."""
 
     round_number: int
     judgment: ImprovementJudgment
+    exit_reason: ExitReason | None = None
     usage: list[ModelUsage]
 
 

@@ -17,7 +17,7 @@ from mixseek.errors import ModelError
 from mixseek.llm import ModelHub, ask, model_settings
 from mixseek.records import ExitReason, ImprovementJudgment, RoundState
 
-__all__ = ["DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION", "Decision", "Judgment", "decide_by_rule"]
+__all__ = ["DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION", "Decision", "Judgment", "decide_by_rule", "settle"]
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +101,13 @@ def decide_by_rule(
         gain = settings.plateau_min_gain or 0
         return _stop("score_plateau", f"{settings.plateau_rounds} rounds without a gain of more than {gain:g}")
     return UNDECIDED
+
+
+def settle(rule: Decision, opinion: ImprovementJudgment | None) -> Decision:
+    """The rule's word where it ends the team or no model was asked, else the model's."""
+    if opinion is None or rule.exit_reason is not None:
+        return rule
+    return Decision(opinion, None if opinion.should_continue else "no_improvement_expected")
 
 
 def _on_a_plateau(history: Sequence[RoundState], rounds: int, min_gain: float | None) -> bool:

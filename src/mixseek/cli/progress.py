@@ -57,7 +57,7 @@ def _words(event: Event) -> str | None:
         case RoundFailed():
             return f"round {event.entry.round_number} failed: {_short(event.reason)}"
         case RoundJudged():
-            verdict = "goes on" if event.judgment.should_continue else "stops"
+            verdict = "goes on" if event.exit_reason is None else f"stops ({event.exit_reason})"
             return f"{verdict} after round {event.round_number}: {_short(event.judgment.reasoning)}"
         case TeamFailed():
             kept = "" if event.best is None else f"; its best finished round counts, {_score(event.best.score)}"

@@ -36,7 +36,7 @@ from mixseek.events import (
     SubmissionEvaluated,
     SubmissionMade,
 )
-from mixseek.judgment import Decision, Judgment, decide_by_rule
+from mixseek.judgment import Decision, Judgment, decide_by_rule, settle
 from mixseek.llm import Scope, calling
 from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
 from mixseek.records import (
@@ -257,14 +257,10 @@ class RoundController:
             max_rounds=self._task.max_rounds,
         )
         opinion = await self._opinion(rule, state)
-        recorded = opinion or rule.judgment
-        await self._record_judgment(state, recorded)
-        if rule.exit_reason is not None:
-            self._exit_reason = rule.exit_reason
-            return rule.judgment
-        if not recorded.should_continue:
-            self._exit_reason = "no_improvement_expected"
-        return recorded
+        decision = settle(rule, opinion)
+        await self._record_judgment(state, opinion or rule.judgment, decision.exit_reason)
+        self._exit_reason = decision.exit_reason or self._exit_reason
+        return decision.judgment
 
     async def _opinion(self, rule: Decision, state: RoundState) -> ImprovementJudgment | None:
         if state.evaluation_score is None or not self._judgment.asks_model(rule):
@@ -273,7 +269,9 @@ class RoundController:
         with self._calling(state.round_number, "judgment", "judgment"):
             return await self._judgment.ask(prompt, self._task.judgment_timeout_seconds)
 
-    async def _record_judgment(self, state: RoundState, judgment: ImprovementJudgment) -> None:
+    async def _record_judgment(
+        self, state: RoundState, judgment: ImprovementJudgment, exit_reason: ExitReason | None
+    ) -> None:
         usage = self._bill(state.round_number, judgment=True)
         if self._run.store is not None:
             await self._run.store.save_round_status(
@@ -288,7 +286,13 @@ class RoundController:
             )
         self.update_round_state(state.model_copy(update={"improvement_judgment": judgment}))
         await self._run.tell_for_good(
-            RoundJudged(**self._where(), round_number=state.round_number, judgment=judgment, usage=usage)
+            RoundJudged(
+                **self._where(),
+                round_number=state.round_number,
+                judgment=judgment,
+                exit_reason=exit_reason,
+                usage=usage,
+            )
         )
 
     # --- what is kept -------------------------------------------------------------------------------------------------
