@@ -21,7 +21,8 @@ class _Asked:
 
     def __str__(self) -> str:
         others = f", then {', '.join(self.fallback_models)}" if self.fallback_models else ""
-        return f"{self.name} ({self.kind}): {self.model}{others}"
+        name = self.name if self.kind == self.name else f"{self.name} ({self.kind})"
+        return f"{name}: {self.model}{others}"
 
     def as_json(self) -> dict[str, Any]:
         return {**vars(self), "fallback_models": list(self.fallback_models)}

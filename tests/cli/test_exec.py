@@ -1,0 +1,306 @@
+"""``mixseek exec`` as its users run it: a process of its own, real files, a model server on this machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from mixseek.testing import ModelServerProcess, write_workspace
+
+TASK = "日本の首都は？"
+HOSTILE = "\x1b]0;owned\x07\x1b[2Jfirst line\nsecond \u202eline\r\x9b31m"
+HARMLESS = "\\x1b]0;owned\\x07\\x1b[2Jfirst line\nsecond \\u202eline\\r\\x9b31m"
+STEERING = ("\x1b", "\x07", "\x9b", "\u202e", "\r")
+SAFETY_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def running_server() -> Iterator[ModelServerProcess]:
+    with ModelServerProcess() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running_server: ModelServerProcess) -> ModelServerProcess:
+    running_server.reset()
+    return running_server
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    return root
+
+
+def _environment(**variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MIXSEEK_")}
+    # The process that tests is one whose locale nobody knows.
+    return {**kept, "MIXSEEK_ONLY_LOOPBACK": "1", "PYTHONIOENCODING": "utf-8", **variables}
+
+
+def _command(workspace: Path, *arguments: str) -> list[str]:
+    # The file is not in the current directory, so it is found in the workspace.
+    return [
+        sys.executable,
+        "-m",
+        "mixseek",
+        "exec",
+        *arguments,
+        "-c",
+        "configs/orchestrator.toml",
+        "-w",
+        str(workspace),
+    ]
+
+
+def _run(workspace: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        _command(workspace, *arguments),
+        capture_output=True,
+        text=True,
+        cwd=workspace.parent,
+        env=_environment(**variables),
+        timeout=SAFETY_SECONDS,
+        check=False,
+    )
+
+
+def _start(workspace: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        _command(workspace, *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=workspace.parent,
+        env=_environment(),
+    )
+
+
+def _until(true: Callable[[], bool]) -> None:
+    ends = time.monotonic() + SAFETY_SECONDS
+    while not true():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def _rows(workspace: Path, query: str) -> list[dict[str, Any]]:
+    with duckdb.connect(workspace / "mixseek.db", read_only=True) as connection:
+        found = connection.execute(query)
+        names = [column[0] for column in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def _change(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_board_the_bill_and_the_best_answer_are_printed_and_nothing_in_them_steers_the_terminal(
+    server: ModelServerProcess, workspace: Path
+) -> None:
+    write_workspace(workspace, teams=1, max_rounds=2, base_url=server.base_url, orchestrator="min_rounds = 1")
+    # The key stands in .env alone, so it has to reach both the check and the model.
+    _change(workspace / "configs/providers.toml", "base_url", 'api_key_env = "LOOPBACK_KEY"\nbase_url')
+    (workspace / ".env").write_text("LOOPBACK_KEY=key-of-the-env-file\n")
+    server.on("leader-a", [HOSTILE])
+    server.on("judgment", [{"reasoning": HOSTILE, "should_continue": False, "confidence_score": 1}])
+
+    ran = _run(workspace, TASK)
+
+    assert ran.returncode == 0, ran.stderr
+    (entry,) = _rows(workspace, "FROM leader_board")
+    board, _, answer = ran.stdout.partition("Best answer: Team A (a), round 1\n\n")
+    assert answer == f"{HARMLESS}\n"
+    assert board.startswith(
+        f"Leader board\n  1. Team A (a): {entry['score']:.2f} in round 1, no_improvement_expected\n"
+    )
+    bill = server.bill.total
+    assert f"\n{bill.requests} model calls, {bill.input_tokens} tokens in, {bill.output_tokens} out, " in board
+    assert f"a: round 1 finished, score {entry['score']:.2f}\n" in ran.stderr
+    assert "a: stops after round 1: \\x1b]0;owned\\x07" in ran.stderr
+    assert not any(code in ran.stdout + ran.stderr for code in STEERING)
+    assert "key-of-the-env-file" not in (workspace / "logs" / "mixseek.log").read_text()
+
+
+def test_as_json_the_summary_stands_alone_and_is_what_the_database_has(
+    server: ModelServerProcess, workspace: Path
+) -> None:
+    write_workspace(workspace, teams=2, members=1, max_rounds=1, base_url=server.base_url)
+    planned = json.loads(_run(workspace, TASK, "-f", "json", "--dry-run").stdout)
+
+    ran = _run(workspace, TASK, "-f", "json", "--timeout", "60", "--no-log-file")
+
+    assert ran.returncode == 0, ran.stderr
+    summary = json.loads(ran.stdout)
+    (row,) = _rows(workspace, "FROM execution_summary")
+    kept = ("execution_id", "user_prompt", "total_teams", "best_team_id", "best_score", "total_execution_time_seconds")
+    assert {name: summary[name] for name in kept} == {name: row[name] for name in kept}
+    assert summary["team_results"] == json.loads(row["team_results"])
+    assert row["status"] == "completed"
+    shown = {entry["team_id"]: (entry["score"], entry["submission_content"]) for entry in summary["team_results"]}
+    rows = _rows(workspace, "FROM leader_board")
+    assert shown == {row["team_id"]: (row["score"], row["submission_content"]) for row in rows}
+    bill = server.bill.total
+    assert (summary["usage"]["requests"], summary["usage"]["input_tokens"]) == (bill.requests, bill.input_tokens)
+    assert planned["calls"] == bill.requests
+    assert summary["failed_teams_info"] == []
+    assert not (workspace / "logs").exists()
+
+
+def test_some_results_and_some_failures_are_told_apart(server: ModelServerProcess, workspace: Path) -> None:
+    write_workspace(workspace, teams=2, max_rounds=1, base_url=server.base_url)
+    server.fault(401, model="leader-b")
+
+    ran = _run(workspace, TASK)
+
+    assert ran.returncode == 1
+    assert "  1. Team A (a): " in ran.stdout
+    assert "\nFailed\n  Team B (b): loopback:leader-b: HTTP 401" in ran.stdout
+    assert "Best answer: Team A (a), round 1\n" in ran.stdout
+    assert "b: failed: loopback:leader-b: HTTP 401" in ran.stderr
+    # The line about the event is enough: what is logged of it goes to the file.
+    assert ran.stderr.count("HTTP 401") == 1
+    assert "team 'b' failed: loopback:leader-b: HTTP 401" in (workspace / "logs" / "mixseek.log").read_text()
+
+
+def test_without_any_result_the_reasons_are_told(server: ModelServerProcess, workspace: Path) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    server.fault(401, model="leader-a")
+
+    ran = _run(workspace, TASK, "-f", "json")
+
+    assert ran.returncode == 2
+    summary = json.loads(ran.stdout)
+    assert summary["team_results"] == []
+    assert summary["best_team_id"] is None
+    assert "HTTP 401" in summary["failed_teams_info"][0]["error_message"]
+    assert "Traceback" not in ran.stderr
+
+
+def test_results_are_printed_even_when_the_last_writes_fail(server: ModelServerProcess, workspace: Path) -> None:
+    file = write_workspace(
+        workspace, teams=1, max_rounds=1, base_url=server.base_url, orchestrator="max_retries_per_team = 0"
+    )
+    file.write_text(file.read_text() + "\n[storage]\nlock_wait_seconds = 0.1\n")
+    server.on("leader-a", ["The answer that is paid for."])
+    server.set_latency(2, model="judgment")
+    child = _start(workspace, TASK)
+    try:
+        _until(lambda: "judgment" in server.bill.models and server.bill.models["judgment"].waiting == 1)
+        with _held(workspace / "mixseek.db"):
+            out, err = child.communicate(timeout=SAFETY_SECONDS)
+    finally:
+        child.kill()
+        child.wait()
+    assert "The answer that is paid for." in out
+    assert child.returncode == 1
+    assert "Traceback" not in err
+    assert _rows(workspace, "FROM execution_summary") == []
+
+
+def _held(database: Path) -> duckdb.DuckDBPyConnection:
+    """The database, open for writing in this process: no other can open it."""
+    held: list[duckdb.DuckDBPyConnection] = []
+
+    def took_it() -> bool:
+        try:
+            held.append(duckdb.connect(database))
+        except duckdb.IOException:
+            return False
+        return True
+
+    _until(took_it)
+    return held[0]
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_the_run_and_keeps_its_finished_rounds(server: ModelServerProcess, workspace: Path) -> None:
+    write_workspace(workspace, teams=1, max_rounds=2, base_url=server.base_url)
+    server.fault("hang_before_headers", model="leader-a", after=1)
+    child = _start(workspace, TASK)
+    try:
+        _until(lambda: server.bill.models["leader-a"].requests == 2 if server.bill.models else False)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=SAFETY_SECONDS)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("interrupted: the finished rounds of execution ")
+    (row,) = _rows(workspace, "FROM leader_board")
+    assert row["round_number"] == 1
+    assert row["score"] is not None
+
+
+# --- nothing is called ------------------------------------------------------------------------------------------------
+
+
+def test_all_that_is_wrong_is_told_before_anything_is_called(server: ModelServerProcess, workspace: Path) -> None:
+    write_workspace(workspace, teams=2, base_url=server.base_url)
+    _change(workspace / "configs/agents/team-a.toml", "loopback:", "loopbak:")
+    _change(workspace / "configs/agents/team-b.toml", "loopback:", "anthropic:")
+
+    ran = _run(workspace, TASK, "--timeout", "5", ANTHROPIC_API_KEY="")
+
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert ran.stderr.splitlines() == [
+        "mixseek: orchestrator.timeout_per_team_seconds: 5 is not allowed: must be a whole number from 10 to 3600",
+        "mixseek: configs/agents/team-a.toml: team.leader.model: unknown model provider 'loopbak'; "
+        "did you mean 'loopback'?",
+        "mixseek: configs/agents/team-b.toml: team.leader.model: no key for the models of 'anthropic': "
+        "set the environment variable ANTHROPIC_API_KEY",
+    ]
+    assert server.bill.total.requests == 0
+    assert not (workspace / "mixseek.db").exists()
+
+
+@pytest.mark.parametrize("prompt", ["", " \n", "\udcff"])
+def test_a_prompt_that_says_nothing_is_refused_as_json_too(prompt: str, workspace: Path) -> None:
+    write_workspace(workspace, base_url="http://127.0.0.1:9/v1")
+    ran = _run(workspace, prompt, "-f", "json")
+    assert ran.returncode == 2
+    assert json.loads(ran.stdout)["error"]["message"].startswith("the prompt is ")
+
+
+def test_a_dry_run_tells_what_would_run_and_calls_nothing(server: ModelServerProcess, workspace: Path) -> None:
+    write_workspace(workspace, teams=2, members=1, max_rounds=3, base_url=server.base_url)
+
+    told = _run(workspace, TASK, "--dry-run")
+    planned = json.loads(_run(workspace, TASK, "--dry-run", "-f", "json").stdout)
+
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "Team Team B (b)\n  leader: loopback:leader-b\n  member-1 (plain): loopback:member-1\n" in told.stdout
+    assert "Metrics\n  ClarityCoherence: loopback:judge\n" in told.stdout
+    # Two teams; in each of three rounds a leader twice, a member and three judges; a judgment after rounds 2 and 3.
+    assert planned["calls"] == 2 * (3 * (2 + 1 + 3) + 2)
+    assert [team["team_id"] for team in planned["teams"]] == ["a", "b"]
+    assert server.bill.total.requests == 0
+    assert sorted(path.name for path in workspace.iterdir()) == ["configs"]
+
+
+def test_help_tells_the_options_and_loads_no_model_code() -> None:
+    code = (
+        "import sys\nfrom mixseek.cli import main\ntry:\n    main(['exec', '--help'])\nexcept SystemExit:\n    pass\n"
+        "assert not {'pydantic_ai', 'duckdb', 'openai'} & set(sys.modules), sorted(sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    for option in ("--config", "--timeout", "--dry-run", "--format", "--workspace", "--log-level", "--no-log-file"):
+        assert option in ran.stdout
