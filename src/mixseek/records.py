@@ -41,6 +41,7 @@ __all__ = [
     "TeamStatus",
     "Usage",
     "order_standings",
+    "standing_key",
     "utc_now",
 ]
 
@@ -355,6 +356,11 @@ class Standing(Record):
     total_rounds: int
 
 
+def standing_key(best_score: float, latest_round: int, team_id: str) -> tuple[float, int, str]:
+    """What :func:`order_standings` sorts by, for whoever has no standings but rows."""
+    return (-best_score, -latest_round, team_id)
+
+
 def order_standings(standings: Iterable[Standing]) -> list[Standing]:
     """The one order of teams: best score, then the later round, then the team's id; ranks are numbered anew.
 
@@ -362,7 +368,7 @@ def order_standings(standings: Iterable[Standing]) -> list[Standing]:
     >>> [(s.rank, s.team_id) for s in order_standings([b, a])]
     [(1, 'a'), (2, 'b')]
     """
-    ordered = sorted(standings, key=lambda s: (-s.best_score, -s.latest_round, s.team_id))
+    ordered = sorted(standings, key=lambda s: standing_key(s.best_score, s.latest_round, s.team_id))
     return [standing.model_copy(update={"rank": rank}) for rank, standing in enumerate(ordered, 1)]
 
 

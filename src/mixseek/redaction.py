@@ -172,11 +172,12 @@ def _shared_length(one: str, other: str) -> int:
 
 @dataclass(frozen=True)
 class _Needles:
-    """Every spelling of every secret known at one moment, and what to look for in JSON text before looking closer."""
+    """Every spelling of every secret known at one moment, and what to look for in a text before looking closer."""
 
     registered: tuple[str, ...]
     needles: tuple[_Needle, ...]
     hints: tuple[str, ...]
+    json_hints: tuple[str, ...]
 
     @classmethod
     def of(cls, own: Iterable[str], registered: tuple[str, ...]) -> "_Needles":
@@ -187,8 +188,10 @@ class _Needles:
             if len(spelling) >= MIN_SECRET_LENGTH and spelling not in MARK
         }
         needles = tuple(_Needle(spelling, spelling[:_HEAD_LENGTH]) for spelling in sorted(spellings))
-        heads = {json.dumps(needle.head, ensure_ascii=False)[1:-1] for needle in needles}
-        return cls(registered, needles, (*sorted(heads), *(hint for shape in _SHAPES for hint in shape.hints)))
+        shaped = tuple(hint for shape in _SHAPES for hint in shape.hints)
+        heads = {needle.head for needle in needles}
+        json_heads = {json.dumps(head, ensure_ascii=False)[1:-1] for head in heads}
+        return cls(registered, needles, (*sorted(heads), *shaped), (*sorted(json_heads), *shaped))
 
 
 class Redactor:
@@ -212,6 +215,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """``text`` with a mark in place of every secret."""
+        if not _holds_any(self._needles.hints, text):
+            return text
         known = (span for needle in self._needles.needles for span in needle.spans(text))
         shaped = (span for shape in _SHAPES for span in shape.spans(text))
         spans = sorted([*known, *shaped])
@@ -233,7 +238,7 @@ class Redactor:
         """``value`` as JSON without its secrets; ``ValueError`` if it is no JSON, NaN and infinity included."""
         text = _json_text(value, sort_keys)
         # Whatever is in a string of the value is in its JSON too, escaped; without a hint there is nothing to walk for.
-        if any(hint in text for hint in self._needles.hints):
+        if _holds_any(self._needles.json_hints, text):
             return _json_text(self.value(value), sort_keys)
         return text
 
@@ -252,6 +257,14 @@ class Redactor:
         if self._known.registered is not _registered:
             self._known = _Needles.of(self._own, _registered)
         return self._known
+
+
+def _holds_any(hints: Iterable[str], text: str) -> bool:
+    # Asked of every text that is kept: a generator would cost three times as much.
+    for hint in hints:  # noqa: SIM110
+        if hint in text:
+            return True
+    return False
 
 
 def _json_text(value: JsonValue, sort_keys: bool) -> str:

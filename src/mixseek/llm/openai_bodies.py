@@ -1,4 +1,4 @@
-"""Requests of the OpenAI SDK without its walk through the conversation.
+"""Requests of the OpenAI SDK without its walk through them.
 
 Before it sends a request, the SDK compares every part of every message and tool with every type such a part may have.
 In these two APIs that changes nothing, and it costs a quarter of the whole call. What is given as ``extra_body`` is
@@ -14,26 +14,34 @@ from pydantic_ai.models import Model
 __all__ = ["send_as_given"]
 
 _Create = Callable[..., Coroutine[Any, Any, Any]]
+# What the SDK needs to know itself, and what is no part of the body.
+_FOR_THE_SDK = frozenset({"model", "stream", "extra_headers", "extra_query", "extra_body", "timeout"})
 
 
 def send_as_given(model: Model) -> None:
-    """Let an OpenAI model send messages and tools as it made them; any other model is left alone."""
+    """Let an OpenAI model send its requests as it made them; any other model is left alone."""
     client: Any = getattr(model, "client", None)
     if client is not None and type(client).__module__.partition(".")[0] == "openai":
-        _bypass(client.chat.completions, "messages", "tools")
-        _bypass(client.responses, "input", "tools")
+        # The SDK insists on messages; these are replaced by the ones in the extra body.
+        _bypass(client.chat.completions, messages=[])
+        _bypass(client.responses)
 
 
-def _bypass(resource: Any, *names: str) -> None:
-    resource.create = _as_extra_body(resource.create, names)
+def _bypass(resource: Any, **required: Any) -> None:
+    resource.create = _with_all_in_extra_body(resource.create, required)
 
 
-def _as_extra_body(create: _Create, names: tuple[str, ...]) -> _Create:
+def _with_all_in_extra_body(create: _Create, required: dict[str, Any]) -> _Create:
+    from openai import NotGiven, Omit
+
     @wraps(create)
     async def create_as_given(**given: Any) -> Any:
-        large = {name: given[name] for name in names if isinstance(given.get(name), list)}
-        # The SDK insists on messages; an empty list is replaced by the one in the extra body.
-        small = {**given, **{name: [] for name in large}}
-        return await create(**{**small, "extra_body": {**large, **(given.get("extra_body") or {})}})
+        kept = {name: value for name, value in given.items() if name in _FOR_THE_SDK}
+        body = {
+            name: value
+            for name, value in given.items()
+            if name not in _FOR_THE_SDK and not isinstance(value, Omit | NotGiven)
+        }
+        return await create(**required, **{**kept, "extra_body": {**body, **(given.get("extra_body") or {})}})
 
     return create_as_given

@@ -11,7 +11,7 @@ from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import OrchestratorSettings, ProvidersSettings, StorageSettings
 from mixseek.events import Event, EventBus, Listener, ModelCalled
 from mixseek.llm import Backoff, FinishedCall, Meter, ModelHub
-from mixseek.records import LeaderBoardEntry, RankingSource, Standing, order_standings
+from mixseek.records import LeaderBoardEntry, RankingSource, Standing, standing_key
 from mixseek.redaction import Redactor
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.journal import Journal, JournalEvent
@@ -40,6 +40,7 @@ class MemoryBoard:
 
     async def get_leader_board_ranking(self, execution_id: str) -> Sequence[dict[str, Any]]:
         """The teams of an execution in order."""
+        standings = self._standings.get(execution_id, {}).values()
         return [
             {
                 "team_id": standing.team_id,
@@ -47,7 +48,7 @@ class MemoryBoard:
                 "max_score": standing.best_score,
                 "total_rounds": standing.total_rounds,
             }
-            for standing in order_standings(self._standings.get(execution_id, {}).values())
+            for standing in sorted(standings, key=lambda s: standing_key(s.best_score, s.latest_round, s.team_id))
         ]
 
 

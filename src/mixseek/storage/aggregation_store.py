@@ -29,7 +29,7 @@ from mixseek.records import (
     Standing,
     SubmissionRecord,
     Usage,
-    order_standings,
+    standing_key,
     utc_now,
 )
 from mixseek.redaction import Redactor
@@ -276,13 +276,8 @@ class AggregationStore:
     async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, Any]]:
         """The teams of an execution in order, each ``{"team_id", "team_name", "max_score", "total_rounds"}``."""
         return [
-            {
-                "team_id": standing.team_id,
-                "team_name": standing.team_name,
-                "max_score": standing.best_score,
-                "total_rounds": standing.total_rounds,
-            }
-            for standing in await self.get_leaderboard_ranking_by_execution(execution_id)
+            {"team_id": team_id, "team_name": name, "max_score": best, "total_rounds": total}
+            for team_id, name, best, _, total in await self._read(lambda connection: _ranking(connection, execution_id))
         ]
 
     async def get_leaderboard_ranking_by_execution(self, execution_id: str, limit: int | None = None) -> list[Standing]:
@@ -520,12 +515,17 @@ def _aware(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
 
 
-def _standings(connection: Connection, execution_id: str) -> list[Standing]:
+def _ranking(connection: Connection, execution_id: str) -> list[tuple[str, str, float, int, int]]:
+    """Each team's id, name, best score, latest round and number of rounds, in order; every prompt asks for it."""
     found = connection.execute(_STANDINGS, [execution_id]).fetchall()
-    return order_standings(
-        Standing(team_id=team_id, team_name=name, best_score=best, latest_round=latest, total_rounds=total)
-        for team_id, name, best, latest, total in found
-    )
+    return sorted(found, key=lambda row: standing_key(row[2], row[3], row[0]))
+
+
+def _standings(connection: Connection, execution_id: str) -> list[Standing]:
+    return [
+        Standing(rank=rank, team_id=team_id, team_name=name, best_score=best, latest_round=latest, total_rounds=total)
+        for rank, (team_id, name, best, latest, total) in enumerate(_ranking(connection, execution_id), 1)
+    ]
 
 
 def _evaluation(score: float | None, details: Any) -> EvaluationResult:
