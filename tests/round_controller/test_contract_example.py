@@ -1,3 +1,4 @@
+# ruff: noqa: T201  # the example prints
 """The example of the round controller's contract, changed only in its workspace and wrapped in a function."""
 
 from collections.abc import AsyncIterator

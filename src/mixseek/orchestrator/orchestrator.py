@@ -14,7 +14,7 @@ from uuid import uuid4
 from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import OrchestratorSettings
 from mixseek.errors import MixSeekError, ModelError, NoResultError, StorageError, TeamTimeoutError
-from mixseek.events import Listener, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
+from mixseek.events import Event, Listener, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
 from mixseek.llm import Backoff
 from mixseek.records import (
     ExecutionStatus,
@@ -146,7 +146,7 @@ class _Execution:
                 group.create_task(self._play_team(controller))
         summary = self._summary(time.monotonic() - started)
         await self._save(summary)
-        await self._run.tell_for_good(RunFinished(**where, summary=summary))
+        await self._tell_the_end(RunFinished(**where, summary=summary))
         return summary
 
     # --- one team -----------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class _Execution:
             else:
                 self._results.append(best)
                 self._note(controller, status="completed", completed_at=utc_now())
-                await self._run.tell_for_good(TeamFinished(**self._where(controller), best=best))
+                await self._tell_the_end(TeamFinished(**self._where(controller), best=best))
 
     async def _try(self, controller: RoundController) -> LeaderBoardEntry:
         """Play, and after a failure again from the first unfinished round, within the one deadline of the team."""
@@ -192,7 +192,8 @@ class _Execution:
         self._note(
             controller, status="timeout" if timed_out else "failed", completed_at=utc_now(), error_message=reason
         )
-        await self._run.tell_for_good(TeamFailed(**self._where(controller), reason=reason, best=best))
+        await self._keep_usage(team_id)
+        await self._tell_the_end(TeamFailed(**self._where(controller), reason=reason, best=best))
 
     async def _best_so_far(self, controller: RoundController, reason: ExitReason) -> LeaderBoardEntry | None:
         if controller.standing is None:
@@ -204,6 +205,22 @@ class _Execution:
             best = controller.best(reason)
         self._results.append(best)
         return best
+
+    async def _keep_usage(self, team_id: str) -> None:
+        """The bill of the round a team failed in, which no finished round brings along."""
+        if self._run.store is None:
+            return
+        try:
+            await self._run.store.save_model_usage(self._run.meter.bill(team_id=team_id))
+        except StorageError:
+            logger.exception("what team %r consumed could not be written", team_id)
+
+    async def _tell_the_end(self, event: Event) -> None:
+        """Tell a result; it stands even if the journal cannot keep it."""
+        try:
+            await self._run.tell_for_good(event)
+        except StorageError:
+            logger.exception("%s could not be written to the journal", event.kind)
 
     def _where(self, controller: RoundController) -> dict[str, str]:
         return {
