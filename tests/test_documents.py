@@ -1,46 +1,60 @@
 """What the README and the examples show is what happens."""
 
-import asyncio
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from mixseek.testing import scripted, write_workspace
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def without_clock(text: str) -> str:
-    return re.sub(r"現在日時: \S+", "現在日時: …", text)
+def run(*arguments: str | Path, cwd: Path | None = None) -> str:
+    ran = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True, cwd=cwd)
+    return ran.stdout
 
 
-def test_the_example_prints_what_the_readme_shows() -> None:
-    ran = subprocess.run(
-        [sys.executable, ROOT / "examples" / "three_rounds.py"], capture_output=True, text=True, check=True
+def test_the_demo_prints_what_the_readme_shows() -> None:
+    [transcript] = re.findall(r"```\n(Task: .*?)```", README, re.DOTALL)
+    start, end = without_counts(transcript).split("…\n")
+    printed = without_counts(run(ROOT / "examples" / "competition.py"))
+    assert printed.startswith(start)
+    assert printed.endswith(end)
+
+
+def without_counts(text: str) -> str:
+    """A prompt shows the teams that were on the board at its moment, so its length differs from run to run."""
+    lines = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return re.sub(r"\d+ tokens in, \d+ out", "… tokens", lines)
+
+
+def test_the_example_of_prompts_ends_with_the_leader_board() -> None:
+    assert run(ROOT / "examples" / "three_rounds.py").endswith(
+        "**#1 Alpha (あなたのチーム) - スコア: 84.25/100 (ラウンド数: 3)**\n"
+        "#2 Beta - スコア: 83.50/100 (ラウンド数: 3)\n"
+        "#3 Gamma - スコア: 74.00/100 (ラウンド数: 3)\n"
     )
-    [transcript] = re.findall(r"The end of what it prints:\n\n```\n(.*?)```", README, re.DOTALL)
-    assert without_clock(ran.stdout).endswith(without_clock(transcript))
 
 
-def test_the_readmes_python_builds_a_prompt(tmp_path: Path) -> None:
+async def test_the_readmes_python_plays_a_competition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [block] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names: dict[str, Any] = {}
     exec(block, names)
-    prompt = asyncio.run(names["first_prompt"](tmp_path))
-    assert prompt.startswith("# ユーザから指定されたタスク\nデータ分析タスク\n")
+    write_workspace(tmp_path, teams=2, max_rounds=1)
+    with scripted():
+        summary = await names["compete"](tmp_path, "task")
+    assert summary.total_teams == 2
+    assert capsys.readouterr().out.count("max_rounds_reached") == 2
 
 
 def test_the_readmes_workspace_transcript_is_what_config_init_prints(tmp_path: Path) -> None:
     [shown] = re.findall(r"\$ \.venv/bin/mixseek config init -w my-workspace\n(.*?)```", README, re.DOTALL)
-    ran = subprocess.run(
-        [sys.executable, "-m", "mixseek", "config", "init", "-w", "my-workspace"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
-    assert ran.stdout == shown
+    assert run("-m", "mixseek", "config", "init", "-w", "my-workspace", cwd=tmp_path) == shown
 
 
 def test_every_link_between_documents_leads_somewhere() -> None:
