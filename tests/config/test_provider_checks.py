@@ -212,3 +212,9 @@ def test_a_custom_member_may_do_without_the_key_of_its_model(workspace: Path) ->
     custom = 'type = "custom"\nplugin = {path = "m.py", agent_class = "M"}\n'
     _write(workspace, "configs/agents/m.toml", f'[agent]\nname = "a"\nmodel = "openai:x"\n{custom}')
     assert _notes(workspace, "configs/agents/m.toml") == []
+
+
+def test_a_default_without_a_file_is_told_by_the_kind_of_file_it_would_stand_in(workspace: Path) -> None:
+    file = _competition(workspace)
+    (workspace / "configs/evaluator.toml").unlink()
+    assert f"evaluator defaults: default_model: {GOOGLE}" in _notes(workspace, file)

@@ -27,6 +27,8 @@ __all__ = [
 _MAX_BYTES = 10 * 1024 * 1024
 _KEPT_FILES = 5
 
+_started: list[logging.Handler] = []
+
 
 class LogFormat(StrEnum):
     """How a log line is written."""
@@ -80,10 +82,20 @@ def start_logging(
         if log_format is LogFormat.JSON:
             handler.setFormatter(_JsonLines())
     # Without any handler, Python would print warnings by itself.
-    logging.root.handlers[:] = handlers or [logging.NullHandler()]
+    _exchange(handlers or [logging.NullHandler()])
     logging.getLogger("mixseek").setLevel(min((handler.level for handler in handlers), default=logging.ERROR))
     # What libraries tell below a warning is about themselves: an HTTP client, for one, tells of every request.
     logging.root.setLevel(logging.DEBUG if verbose else logging.WARNING)
+
+
+def _exchange(handlers: list[logging.Handler]) -> None:
+    """Use these from now on, and no longer those of an earlier command of this process."""
+    for handler in _started:
+        logging.root.removeHandler(handler)
+        handler.close()
+    _started[:] = handlers
+    for handler in handlers:
+        logging.root.addHandler(handler)
 
 
 def _console_handler(level: LogLevel, *, verbose: bool) -> logging.Handler:

@@ -262,7 +262,8 @@ class ConfigurationManager:
         merged = self._merge(kind, document, shown, findings)
 
         def place(path: KeyPath) -> Place:
-            return merged.place(_as_written(merged.values, path)) or Place(shown, kind.key(path))
+            written = merged.place(_as_written(merged.values, path))
+            return written or Place(shown or f"{kind.name} defaults", kind.key(path))
 
         settings = None
         try:
