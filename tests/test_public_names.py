@@ -8,9 +8,11 @@ import pytest
 
 NAMES = {
     "mixseek": ["__version__"],
+    "mixseek.agents.leader.agent": ["DEFAULT_LEADER_SYSTEM_INSTRUCTION"],
     "mixseek.agents.leader.models": ["MemberSubmission", "MemberSubmissionsRecord"],
-    "mixseek.agents.member": ["BaseMemberAgent"],
+    "mixseek.agents.member": ["BaseMemberAgent", "MemberAgentFactory"],
     "mixseek.agents.member.base": ["BaseMemberAgent"],
+    "mixseek.agents.member.factory": ["MemberAgentFactory"],
     "mixseek.config": ["ConfigurationManager"],
     "mixseek.config.manager": ["ConfigurationManager", "load_orchestrator_settings"],
     "mixseek.config.schema": [
@@ -21,12 +23,15 @@ NAMES = {
         "PromptBuilderSettings",
         "TeamSettings",
     ],
+    "mixseek.core.auth": ["AuthenticationError", "create_authenticated_model"],
+    "mixseek.evaluator": ["EvaluationRequest", "EvaluationResult", "Evaluator", "MetricScore"],
     "mixseek.evaluator.metrics": ["BaseMetric", "LLMJudgeMetric"],
     "mixseek.evaluator.metrics.base": ["BaseMetric", "LLMJudgeMetric"],
     "mixseek.models.evaluation_request": ["EvaluationRequest"],
     "mixseek.models.evaluation_result": ["EvaluationResult", "MetricScore"],
     "mixseek.models.leaderboard": ["LeaderBoardEntry"],
     "mixseek.models.member_agent": ["AgentType", "MemberAgentConfig", "MemberAgentResult", "ResultStatus"],
+    "mixseek.orchestrator": ["Orchestrator", "load_orchestrator_settings"],
     "mixseek.orchestrator.models": [
         "ExecutionSummary",
         "FailedTeamInfo",
@@ -67,7 +72,7 @@ NAMES = {
     ],
     "mixseek.prompt_builder.plain_text": ["PlainTextPromptBuilder"],
     "mixseek.prompt_builder.protocol": ["PromptBuilder"],
-    "mixseek.round_controller": ["OnRoundCompleteCallback", "RoundState"],
+    "mixseek.round_controller": ["OnRoundCompleteCallback", "RoundController", "RoundState"],
     "mixseek.round_controller.models": ["ImprovementJudgment", "RoundState"],
     "mixseek.storage.aggregation_store": ["AggregationStore", "DatabaseReadError", "DatabaseWriteError"],
 }
