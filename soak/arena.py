@@ -41,7 +41,7 @@ at_once = Backoff(sleep=_no_time, random=lambda: 0.0)
 
 def toml(text: str) -> str:
     """``text`` as a TOML string, whatever is in it."""
-    return json.dumps(text).replace("\x7f", "\\u007f")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def round_of(call: ModelCall) -> int:
@@ -120,6 +120,7 @@ class Arena:
     base_url: str
     teams: Sequence[Team] = (Team("alpha"), Team("beta", scores=(60, 65)))
     orchestrator: str = "max_rounds = 2\nmin_rounds = 1\n"
+    storage: str = ""
     evaluator: str = '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\n'
     top_of_evaluator: str = ""
     judgment: str = ""
@@ -129,7 +130,7 @@ class Arena:
     def __post_init__(self) -> None:
         files = {f"agents/{number}.toml": team.file() for number, team in enumerate(self.teams)}
         listed = "".join(f'[[orchestrator.teams]]\nconfig = "configs/{name}"\n' for name in files)
-        files["orchestrator.toml"] = f"[orchestrator]\n{self.orchestrator}\n{listed}"
+        files["orchestrator.toml"] = f"[orchestrator]\n{self.orchestrator}\n{listed}\n[storage]\n{self.storage}\n"
         files["evaluator.toml"] = f'default_model = "loop:judge"\n{self.top_of_evaluator}\n{self.evaluator}\n'
         files["judgment.toml"] = f'model = "loop:judgment"\n{self.judgment}\n'
         files["providers.toml"] = f'[providers.loop]\nbase_url = "{self.base_url}"\n'

@@ -14,7 +14,7 @@ from uuid import uuid4
 from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import OrchestratorSettings
 from mixseek.errors import MixSeekError, ModelError, NoResultError, StorageError, TeamTimeoutError
-from mixseek.events import Event, Listener, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
+from mixseek.events import Event, Listener, RoundStarted, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
 from mixseek.llm import Backoff
 from mixseek.records import (
     ExecutionStatus,
@@ -118,6 +118,7 @@ class _Execution:
         self._places = asyncio.Semaphore(configured.orchestrator.max_concurrent_teams)
         self._results: list[LeaderBoardEntry] = []
         self._failures: list[FailedTeamInfo] = []
+        run.events.subscribe(self._follow)
         self._controllers = [
             RoundController(
                 Path(reference.config),
@@ -228,6 +229,11 @@ class _Execution:
             "team_id": controller.get_team_id(),
             "team_name": controller.get_team_name(),
         }
+
+    def _follow(self, event: Event) -> None:
+        if isinstance(event, RoundStarted) and event.team_id is not None:
+            changes = {"current_round": event.round_number}
+            self._statuses[event.team_id] = self._statuses[event.team_id].model_copy(update=changes)
 
     def _note(self, controller: RoundController, **changes: object) -> None:
         team_id = controller.get_team_id()
