@@ -319,7 +319,7 @@ class WatchedModel(WrapperModel):
 
     def _finished(self, scope: Scope | None, course: _Course, failure: BaseException | None) -> FinishedCall:
         faults = tuple(one.outcome for one in course.tries if one.outcome != "answered")
-        error = None if failure is None else str(failure) or "cancelled"
+        error = None if failure is None else _told(failure)
         seconds = self._backoff.clock() - course.started
         return FinishedCall(
             scope, self._named, course.usage, course.cost, course.attempts, seconds, faults=faults, error=error
@@ -347,7 +347,12 @@ class WatchedModel(WrapperModel):
 
 def _failure(error: BaseException) -> CallFailure:
     status = error.status if isinstance(error, ModelError) else None
-    return CallFailure(error=type(error).__name__, message=str(error) or "cancelled", status=status)
+    return CallFailure(error=type(error).__name__, message=_told(error), status=status)
+
+
+def _told(error: BaseException) -> str:
+    # Whoever cancels may leave words that only tell of the inside of the event loop.
+    return "cancelled" if isinstance(error, asyncio.CancelledError) else str(error)
 
 
 def _limits(settings: ModelSettings | None) -> tuple[_Limits, ModelSettings]:
