@@ -12,6 +12,7 @@ Classes that a workspace names by file or module in its TOML are loaded by :meth
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -48,8 +49,9 @@ class Registry(Generic[T]):
     Fraction(1, 2)
     """
 
-    def __init__(self, kind: str, base: str = "builtins:object") -> None:
+    def __init__(self, kind: str, base: str = "builtins:object", method: str | None = None) -> None:
         self.kind = kind
+        self._method = method
         # Named as a string: base classes stand above this module, and asking for the list of names must not load them.
         self._base = base
         self._targets: dict[str, T | str] = {}
@@ -90,7 +92,17 @@ class Registry(Generic[T]):
         base = _import_attribute(self._base)
         if isinstance(base, type) and not issubclass(found, base):
             raise PluginError(f"class {class_name!r} in {str(source)!r} must be a subclass of {base.__name__}")
+        self._check_that_it_runs(found, f"class {class_name!r} in {str(source)!r}")
         return found
+
+    def _check_that_it_runs(self, found: type, shown: str) -> None:
+        missing = sorted(getattr(found, "__abstractmethods__", ()))
+        if missing:
+            raise PluginError(f"{shown} can never run: it has no method {' and no method '.join(map(repr, missing))}")
+        method = getattr(found, self._method, None) if self._method else None
+        # Anything but a plain function, which a decorator may have put there, is taken at its word.
+        if inspect.isfunction(method) and not inspect.iscoroutinefunction(inspect.unwrap(method)):
+            raise PluginError(f'{shown} can never run: write "async def {self._method}", it is awaited')
 
     def __contains__(self, name: object) -> bool:
         load_entry_points()
@@ -118,8 +130,8 @@ class Provider:
 
 
 providers: Registry[Provider] = Registry("model provider")
-members: Registry[type] = Registry("member type", base="mixseek.agents.member.base:BaseMemberAgent")
-metrics: Registry[type] = Registry("metric", base="mixseek.evaluator.metrics.base:BaseMetric")
+members: Registry[type] = Registry("member type", "mixseek.agents.member.base:BaseMemberAgent", method="execute")
+metrics: Registry[type] = Registry("metric", "mixseek.evaluator.metrics.base:BaseMetric", method="evaluate")
 
 
 _entry_points_loaded = False

@@ -222,7 +222,7 @@ def test_validate_loads_no_plugins_when_told_so(run: Run) -> None:
 
 
 def test_what_a_plugin_prints_stays_out_of_the_json(run: Run) -> None:
-    _write(run, "metrics/m.py", "print('hello')\nfrom mixseek.evaluator.metrics.base import BaseMetric as M\n")
+    _write(run, "metrics/m.py", "print('hello')\nfrom mixseek.evaluator.metrics.coverage import Coverage as M\n")
     _write(run, "configs/evaluator.toml", '[custom_metrics]\nM = {path = "metrics/m.py", class = "M"}\n')
     ran = run("config", "validate", "configs/evaluator.toml", "-f", "json")
     assert json.loads(ran.out)["files"][0]["kind"] == "evaluator"
@@ -311,7 +311,7 @@ def test_show_of_a_kind_that_has_no_file_is_told(run: Run) -> None:
 
 
 def test_metrics_of_any_key_can_be_shown(run: Run) -> None:
-    _write(run, "metrics/m.py", "from mixseek.evaluator.metrics.base import BaseMetric as M\n")
+    _write(run, "metrics/m.py", "from mixseek.evaluator.metrics.coverage import Coverage as M\n")
     metric = '[custom_metrics."a]b.c\\" \\u001b[31m"]\npath = "metrics/m.py"\nclass = "M"\n'
     _write(run, "configs/evaluator.toml", metric)
     ran = run("config", "show", "evaluator")

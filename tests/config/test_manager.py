@@ -73,7 +73,7 @@ def _problems(error: pytest.ExceptionInfo[ConfigurationError]) -> list[str]:
 LAYERS = [
     ("default", "google-gla:gemini-2.5-flash-lite", "default"),
     ("toml", "openai:from-toml", "TOML configs/agents/a.toml: team.leader.model"),
-    (".env", "openai:from-dotenv", ".env .env: MIXSEEK_TEAM__LEADER__MODEL"),
+    (".env", "openai:from-dotenv", ".env: MIXSEEK_TEAM__LEADER__MODEL"),
     ("environment", "openai:from-environment", "environment MIXSEEK_TEAM__LEADER__MODEL"),
     ("command line", "openai:from-command-line", "command line team.leader.model"),
 ]
@@ -141,7 +141,7 @@ def test_members_of_a_variable_are_traced_to_it(workspace: Path) -> None:
     members = '[{"name": "x", "type": "plain", "model": "ollama:b"}]'
     manager = _manager(workspace, {"MIXSEEK_TEAM__MEMBERS": members})
     team = manager.load_team_settings(path)
-    assert str(manager.get_trace_info(team, "members[0].model")) == "environment MIXSEEK_TEAM__MEMBERS"
+    assert str(manager.get_trace_info(team, "members[0].model")) == "environment MIXSEEK_TEAM__MEMBERS[0].model"
 
 
 def test_a_value_of_the_wrong_type_names_its_variable(workspace: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_value_of_the_wrong_type_names_its_variable(workspace: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         _manager(workspace, environ).get_judgment_settings()
     assert sorted(_problems(caught)) == [
-        "MIXSEEK_JUDGMENT__STOP_SEQUENCES: 'END' is not a list, each text",
+        "MIXSEEK_JUDGMENT__STOP_SEQUENCES: 'END' is not a list, each text: write JSON, as in [\"END\"]",
         "MIXSEEK_JUDGMENT__TEMPERATURE: 9.0 is not allowed: must be a number from 0 to 2",
         "MIXSEEK_JUDGMENT__TIMEOUT_SECONDS: 'soon' is not a whole number from 1 up",
     ]
@@ -192,10 +192,57 @@ def test_a_slip_in_a_variable_is_told_with_the_nearest(workspace: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         _manager(workspace, environ).load_orchestrator_settings(file)
     assert _problems(caught) == [
-        "MIXSEEK_MAX_ROUND: unknown variable; did you mean MIXSEEK_MAX_ROUNDS?",
         "MIXSEEK_TEAM__LEADER__MODLE: unknown variable; did you mean MIXSEEK_TEAM__LEADER__MODEL?",
         "MIXSEEK_EVALUATOR__DEFAULT_MODLE: unknown variable; did you mean MIXSEEK_EVALUATOR__DEFAULT_MODEL?",
         "MIXSEEK_PROMPT_BUILDER__TEAM_PROMPT: unknown variable; did you mean MIXSEEK_PROMPT_BUILDER__TEAM_USER_PROMPT?",
+        "MIXSEEK_MAX_ROUND: unknown variable; did you mean MIXSEEK_MAX_ROUNDS?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        ("MIXSEEK_ORCHESTRATOR__MAX_ROUNDS", "unknown variable; did you mean MIXSEEK_MAX_ROUNDS?"),
+        ("MIXSEEK_ORCHESTRATOR_MAX_ROUNDS", "unknown variable; did you mean MIXSEEK_MAX_ROUNDS?"),
+        ("MIXSEEK_TEAM_LEADER_MODEL", "unknown variable; did you mean MIXSEEK_TEAM__LEADER__MODEL?"),
+        ("MIXSEEK_JUDGEMENT__MODEL", "unknown variable; did you mean MIXSEEK_JUDGMENT__MODEL?"),
+        (
+            "MIXSEEK_ZEBRA__CROSSING",
+            "unknown variable; those of MixSeek start with MIXSEEK_, MIXSEEK_TEAM__, MIXSEEK_EVALUATOR__, "
+            "MIXSEEK_JUDGMENT__, MIXSEEK_PROMPT_BUILDER__",
+        ),
+    ],
+)
+@pytest.mark.parametrize("in_dotenv", [False, True])
+def test_a_variable_that_can_only_be_meant_for_us_is_told_whatever_is_read(
+    in_dotenv: bool, variable: str, told: str, workspace: Path
+) -> None:
+    if in_dotenv:
+        _write(workspace, ".env", f"{variable}=x\n")
+    with pytest.raises(ConfigurationError) as caught:
+        _manager(workspace, {} if in_dotenv else {variable: "x"}).get_providers_settings()
+    assert _problems(caught) == [f"{'.env: ' if in_dotenv else ''}{variable}: {told}"]
+
+
+@pytest.mark.parametrize("name", ["MIXSEEK_LOG_LEVEL", "MIXSEEK_X", "MIXSEEK_BUDGET", "MIXSEEK_WORKSPACE", "OTHER__X"])
+def test_other_variables_are_left_alone(name: str, workspace: Path) -> None:
+    assert _manager(workspace, {name: "{}"}).get_providers_settings().providers == {}
+
+
+def test_a_problem_inside_the_json_of_a_variable_names_the_item_and_its_key(workspace: Path) -> None:
+    path = _write(workspace, "configs/agents/a.toml", TEAM.format(id="a"))
+    members = '[{"name": "x", "type": "plain", "model": "ollama:b"}, {"name": "y", "type": "plain", "model": "b"}]'
+    with pytest.raises(ConfigurationError, match=r"^MIXSEEK_TEAM__MEMBERS\[1\]\.model: 'b' does not name a model"):
+        _manager(workspace, {"MIXSEEK_TEAM__MEMBERS": members}).load_team_settings(path)
+
+
+def test_a_wrong_line_in_dotenv_hides_no_other_mistake(workspace: Path) -> None:
+    _write(workspace, ".env", "no variable at all\nMIXSEEK_JUDGMENT__TEMPERATURE=9\n")
+    with pytest.raises(ConfigurationError) as caught:
+        _manager(workspace).get_judgment_settings()
+    assert _problems(caught) == [
+        ".env: line 1 is not NAME=value",
+        ".env: MIXSEEK_JUDGMENT__TEMPERATURE: 9.0 is not allowed: must be a number from 0 to 2",
     ]
 
 
@@ -223,7 +270,7 @@ def test_a_trace_follows_into_lists_and_member_files(workspace: Path) -> None:
 
 
 def test_a_trace_knows_a_field_whose_key_is_spelled_differently(workspace: Path) -> None:
-    _write(workspace, "metrics/m.py", "from mixseek.evaluator.metrics.base import BaseMetric as M\n")
+    _write(workspace, "metrics/m.py", "from mixseek.evaluator.metrics.coverage import Coverage as M\n")
     metric = '[custom_metrics."a.b"]\npath = "metrics/m.py"\nclass = "M"\n'
     _write(workspace, "configs/evaluator.toml", metric)
     manager = _manager(workspace)

@@ -99,19 +99,22 @@ def test_a_key_of_thirty_two_parts_is_read(tmp_path: Path) -> None:
 def test_variables_are_read_from_a_dotenv_file(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text("# keys\nMIXSEEK_MAX_ROUNDS=3\nexport NAME='a b'\nEMPTY=\nALONE\n")
-    assert read_dotenv(path, ".env") == {"MIXSEEK_MAX_ROUNDS": "3", "NAME": "a b", "EMPTY": ""}
+    assert read_dotenv(path, ".env") == ({"MIXSEEK_MAX_ROUNDS": "3", "NAME": "a b", "EMPTY": ""}, ())
 
 
 def test_no_dotenv_file_is_no_variables(tmp_path: Path) -> None:
-    assert read_dotenv(tmp_path / ".env", ".env") == {}
+    assert read_dotenv(tmp_path / ".env", ".env") == ({}, ())
 
 
-def test_a_wrong_line_of_a_dotenv_file_is_told(tmp_path: Path) -> None:
+def test_a_wrong_line_of_a_dotenv_file_is_told_and_leaves_the_others(tmp_path: Path) -> None:
     path = tmp_path / ".env"
-    path.write_text("A=1\nthis is not a variable\nB='open\n")
-    with pytest.raises(ConfigurationError) as caught:
-        read_dotenv(path, ".env")
-    assert str(caught.value).splitlines() == [".env: line 2 is not NAME=value", ".env: line 3 is not NAME=value"]
+    path.write_text("A=1 2\n1 2\nB='open\nC=3\n")
+    values, problems = read_dotenv(path, ".env")
+    assert values == {"A": "1 2", "C": "3"}
+    assert [str(problem) for problem in problems] == [
+        ".env: line 2 is not NAME=value",
+        ".env: line 3 is not NAME=value",
+    ]
 
 
 def test_a_dotenv_file_that_is_a_directory_is_told(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """What a settings model alone cannot know: files that are named, templates, classes that have to load, the clock."""
 
 import contextlib
+import inspect
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,6 +24,7 @@ from mixseek.config.schema import (
     PROMPTS,
     EvaluatorSettings,
     MemberAgentConfig,
+    MetricSettings,
     OrchestratorSettings,
     PromptBuilderSettings,
     TeamSettings,
@@ -32,7 +34,7 @@ from mixseek.records import AgentType
 from mixseek.templating import TemplateFault, check_template
 from mixseek.workspace import Workspace
 
-__all__ = ["Fault", "Surroundings", "check", "check_clock", "check_prompt_templates", "later_fields"]
+__all__ = ["Fault", "Surroundings", "check", "check_clock", "check_prompt_templates", "later_fields", "metric_type"]
 
 Fault = tuple[KeyPath, str]
 
@@ -73,6 +75,12 @@ def check(model: type[BaseModel], values: Mapping[str, Any], around: Surrounding
         yield from _reference_faults(_text(values, "reference"), around)
 
 
+def metric_type(metric: MetricSettings, settings: EvaluatorSettings) -> str:
+    """The class a metric is of: one that only has an instruction of its own is asked as ``LLMPlain``."""
+    known = metric.type in BUILT_IN_METRICS or metric.type in settings.custom_metrics or metric.type in plugins.metrics
+    return "LLMPlain" if metric.system_instruction and not known else metric.type
+
+
 def check_clock(environ: Mapping[str, str]) -> Iterator[Problem]:
     """A time zone that does not exist would otherwise be found in the middle of a run."""
     try:
@@ -85,6 +93,8 @@ def check_prompt_templates(workspace: Workspace, shown: str) -> Iterator[Problem
     """The two templates a workspace may keep as files: both or none, readable and well-formed."""
     files = [workspace.prompt_templates / name for name in _PROMPT_TEMPLATES]
     there = [file for file in files if os.path.lexists(file)]
+    if not there and workspace.prompt_templates.is_dir():
+        yield Problem(f"holds no template: add {' and '.join(_PROMPT_TEMPLATES)}, or take the directory away", shown)
     if len(there) == 1:
         missing = next(file.name for file in files if file not in there)
         yield Problem(f"{there[0].name} is there but {missing} is not: add it, or take the other away", shown)
@@ -157,59 +167,112 @@ def _member_faults(member: Mapping[str, Any], around: Surroundings) -> Iterator[
     if kind and kind not in kinds and not around.no_plugins and kind not in plugins.members:
         yield ("type",), _unknown("member type", kind, [*kinds, *plugins.members])
     plugin = member.get("plugin")
-    yield from _below(("plugin",), _class_faults(plugins.members, plugin, "agent_module", "agent_class", around))
+    found = _find_class(plugins.members, plugin, "agent_module", "agent_class", around)
+    yield from _below(("plugin",), found.faults)
+    if found.loaded and (why := _cannot_be_made(found.loaded, "its settings")):
+        yield ("plugin",), f"class {found.loaded.__name__!r} has to take its settings as its one argument: {why}"
 
 
 def _evaluator_faults(values: Mapping[str, Any], around: Surroundings) -> Iterator[Fault]:
     custom = values.get("custom_metrics")
-    custom = custom if isinstance(custom, Mapping) else {}
-    for key, named in custom.items():
-        yield from _below(("custom_metrics", key), _class_faults(plugins.metrics, named, "module", "class", around))
+    tables = custom if isinstance(custom, Mapping) else {}
+    found = {key: _find_class(plugins.metrics, named, "module", "class", around) for key, named in tables.items()}
+    for key, one in found.items():
+        yield from _below(("custom_metrics", key), one.faults)
     for number, metric in _tables(values, "metrics"):
-        yield from _below(("metrics", number), _metric_faults(metric, custom, around))
+        yield from _below(("metrics", number), _metric_faults(metric, found, around))
 
 
-def _metric_faults(metric: Mapping[str, Any], custom: Mapping[str, Any], around: Surroundings) -> Iterator[Fault]:
-    name, kind = _text(metric, "name"), _text(metric, "type", "name")
+def _metric_faults(metric: Mapping[str, Any], custom: Mapping[str, "_Found"], around: Surroundings) -> Iterator[Fault]:
+    kind = _text(metric, "type", "name")
     asks = bool((_text(metric, "system_instruction") or "").strip())
     if kind == "LLMPlain" and not asks:
         yield ("system_instruction",), "is required for LLMPlain: say what the judge has to look for"
-    by_instruction = asks and kind == name
-    if not kind or by_instruction or kind in BUILT_IN_METRICS or kind in custom:
+    if not kind:
         return
-    if not around.no_plugins and kind not in plugins.metrics:
-        known = [*BUILT_IN_METRICS, *custom, *plugins.metrics]
-        if "type" in metric:
-            yield ("type",), _unknown("metric", kind, known)
-        else:
-            yield ("name",), _unknown("metric", kind, known) + ' (or give it a "system_instruction")'
+    if kind in custom:
+        found = custom[kind]
+    elif kind in BUILT_IN_METRICS or (asks and kind == _text(metric, "name") and not _is_registered(kind, around)):
+        found = _Found(_NoOptions)
+    elif _is_registered(kind, around):
+        found = _load(lambda: plugins.metrics.get(kind), kind)
+        yield from _below(("type" if "type" in metric else "name",), found.faults)
+    else:
+        yield from () if around.no_plugins else _unknown_metric(metric, kind, custom)
+        return
+    yield from _option_faults(metric, kind, found)
 
 
-def _class_faults(
+def _is_registered(kind: str, around: Surroundings) -> bool:
+    return not around.no_plugins and kind in plugins.metrics
+
+
+def _unknown_metric(metric: Mapping[str, Any], kind: str, custom: Iterable[str]) -> Iterator[Fault]:
+    told = _unknown("metric", kind, [*BUILT_IN_METRICS, *custom, *plugins.metrics])
+    if "type" in metric:
+        yield ("type",), told
+    else:
+        yield ("name",), told + ' (or give it a "system_instruction")'
+
+
+class _NoOptions:
+    """Stands for the metrics that are asked of a model: they have no options."""
+
+
+def _option_faults(metric: Mapping[str, Any], kind: str, found: "_Found") -> Iterator[Fault]:
+    options = metric.get("options", {})
+    if found.loaded is None or not isinstance(options, Mapping):
+        return
+    if found.loaded is _NoOptions:
+        if options:
+            yield ("options",), f"{kind} takes none: take them out"
+    elif why := _cannot_be_made(found.loaded, **options):
+        yield ("options",), f"class {found.loaded.__name__!r} cannot be made with these: {why}"
+
+
+def _cannot_be_made(made: type, /, *arguments: Any, **options: Any) -> str | None:
+    """Why a class refuses to be called like this, as its signature tells it."""
+    try:
+        inspect.signature(made).bind(*arguments, **options)
+    except TypeError as error:
+        return str(error)
+    except ValueError:
+        return None  # a class without a signature has to be tried
+    return None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A class that a file names, or why there is none."""
+
+    loaded: type | None = None
+    faults: tuple[Fault, ...] = ()
+
+
+def _find_class(
     registry: plugins.Registry[type], named: Any, module_key: str, class_key: str, around: Surroundings
-) -> Iterator[Fault]:
-    """A class that cannot be loaded; a table that does not say which class is the model's to complain about."""
+) -> _Found:
+    """A table that does not say which class is the model's to complain about."""
     module, file, class_name = _text(named, module_key), _text(named, "path"), _text(named, class_key)
-    if class_name and (module or file):
-        yield from _loads(registry, class_name, module, file, around)
-
-
-def _loads(
-    registry: plugins.Registry[type], class_name: str, module: str | None, file: str | None, around: Surroundings
-) -> Iterator[Fault]:
     where = referred_file(around.workspace, file) if file else None
+    if not class_name or not (module or file):
+        return _Found()
     if file and where is None:
-        yield ("path",), no_such_file(file)
-    if around.no_plugins or (file and where is None):
-        return
+        return _Found(faults=((("path",), no_such_file(file)),))
+    if around.no_plugins:
+        return _Found()
+    return _load(lambda: registry.load_class(class_name, module=module, path=where), file or module)
+
+
+def _load(load: Callable[[], type], shown: str | None) -> _Found:
     try:
         # What a stranger's module prints while it loads must not end up in our own output.
         with contextlib.redirect_stdout(sys.stderr):
-            registry.load_class(class_name, module=module, path=where)
+            return _Found(load())
     except PluginError as error:
-        yield (), str(error)
+        return _Found(faults=(((), str(error)),))
     except SystemExit:
-        yield (), f"{file or module!r} ends the program while it is loaded"
+        return _Found(faults=(((), f"{shown!r} ends the program while it is loaded"),))
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:

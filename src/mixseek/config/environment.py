@@ -16,7 +16,7 @@ from mixseek.config.masking import mask
 from mixseek.config.shape import SET_BY_THE_LOADER, allowed, alternatives, field_at, key_of, model_of, takes_text
 from mixseek.errors import Problem
 
-__all__ = ["Variables", "environment_layer", "variable_names"]
+__all__ = ["Variables", "environment_layer", "unclaimed", "variable_names"]
 
 
 class Variables(BaseModel, frozen=True):
@@ -28,7 +28,7 @@ class Variables(BaseModel, frozen=True):
     foreign: tuple[str, ...] = ()
     """Longer prefixes, and whole names, that start alike but belong to others."""
     strict: bool = True
-    """Whether every variable with the prefix has to be a field; otherwise only those that look like a slip."""
+    """Whether every variable with the prefix has to be a field."""
 
 
 def environment_layer(
@@ -46,7 +46,7 @@ def environment_layer(
         try:
             value = _parse(field, environ[name])
         except (ValueError, RecursionError):
-            problems.append(Problem(f"{mask(environ[name], name)!r} is not {allowed(field)}", file, name))
+            problems.append(Problem(_not_allowed(field, name, environ[name]), file, name))
             continue
         _put(values, path, value)
         places[path] = Place(file, (name,))
@@ -105,11 +105,55 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     values[last] = value
 
 
+def _not_allowed(field: FieldInfo, name: str, text: str) -> str:
+    shown = mask(text, name)
+    lists = any(get_origin(kind) is list for kind in alternatives(field.annotation))
+    hint = f": write JSON, as in {json.dumps([shown], ensure_ascii=False)}" if lists and text[:1] not in "[{" else ""
+    return f"{shown!r} is not {allowed(field)}{hint}"
+
+
 def _unknown(model: type[BaseModel], variables: Variables, name: str, file: str | None) -> list[Problem]:
+    """Of a model whose variables have a prefix of their own; all others are looked through by ``unclaimed``."""
+    if not variables.strict:
+        return []
     known = sorted(variable_names(model, variables).values())
-    near = get_close_matches(name, known, n=1, cutoff=0.6 if variables.strict else 0.85)
+    near = get_close_matches(name, known, n=1)
     if near:
         return [Problem(f"unknown variable; did you mean {near[0]}?", file, name)]
-    if variables.strict:
-        return [Problem(f"unknown variable; known with this prefix are {', '.join(known)}", file, name)]
-    return []
+    return [Problem(f"unknown variable; known with this prefix are {', '.join(known)}", file, name)]
+
+
+def unclaimed(
+    models: Mapping[type[BaseModel], Variables], environ: Mapping[str, str], file: str | None = None
+) -> Iterable[Problem]:
+    """Variables that no model claims but that can only be meant for one.
+
+    That is every one with two underscores behind the common prefix, which is how keys of tables are written, and a
+    plain one that is nearly the name of a variable. Any other may be somebody else's.
+    """
+    known = {name for model, variables in models.items() for name in variable_names(model, variables).values()}
+    claimed = tuple(variables.prefix for variables in models.values() if variables.strict)
+    whole = known.union(*(variables.aliases for variables in models.values()))
+    containers = {name.rpartition("__")[0] for name in known}
+    for name in sorted(environ):
+        if name.startswith(_OURS) and name not in whole | containers and not name.startswith(claimed):
+            yield from _meant_for(name, known, claimed, file)
+
+
+_OURS = "MIXSEEK_"
+_OFTEN_GUESSED = "ORCHESTRATOR_"
+
+
+def _meant_for(name: str, known: set[str], claimed: tuple[str, ...], file: str | None) -> Iterable[Problem]:
+    by_words = {_words(one): one for one in sorted(known)}
+    in_a_table = "__" in name
+    near = get_close_matches(_words(name), by_words, n=1, cutoff=0.75 if in_a_table else 0.9)
+    if near:
+        yield Problem(f"unknown variable; did you mean {by_words[near[0]]}?", file, name)
+    elif in_a_table:
+        yield Problem(f"unknown variable; those of MixSeek start with {_OURS}, {', '.join(claimed)}", file, name)
+
+
+def _words(name: str) -> str:
+    """A variable without what people get wrong: the number of underscores, and a prefix that is not there."""
+    return name.removeprefix(_OURS).replace("__", "_").removeprefix(_OFTEN_GUESSED)

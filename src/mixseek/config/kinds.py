@@ -33,6 +33,7 @@ __all__ = [
     "TEAM",
     "Kind",
     "detect_kind",
+    "other_kind",
     "toml_layer",
 ]
 
@@ -51,6 +52,11 @@ class Kind:
     """Fields that are top-level tables of their own, beside ``table``."""
     is_default: bool = False
     """Whether ``file`` is read when no other is named."""
+
+    @property
+    def words(self) -> str:
+        """What to call such a file."""
+        return f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name.replace('_', ' ')} file"
 
     @property
     def variables(self) -> Variables | None:
@@ -98,6 +104,13 @@ def detect_kind(document: Mapping[str, Any], path: Path, shown: str) -> Kind:
     if not found:
         raise ConfigurationError(Problem(_unclear(document), shown))
     return found[0]
+
+
+def other_kind(document: Mapping[str, Any], wanted: Kind) -> Kind | None:
+    """The kind a file evidently is, where that is not the one that is wanted and nothing in it speaks for that one."""
+    found = [kind for kind in KINDS.values() if _main_table(kind) in document] or _by_keys(document)
+    own = document.keys() & ({_main_table(wanted)} if _main_table(wanted) else wanted.keys)
+    return found[0] if found and wanted not in found and not own else None
 
 
 def toml_layer(kind: Kind, document: Mapping[str, Any], shown: str) -> Layer:
@@ -160,8 +173,8 @@ def _by_keys(document: Mapping[str, Any]) -> list[Kind]:
 
 
 def _unclear(document: Mapping[str, Any]) -> str:
-    tables = ", ".join(f"[{kind.table}]" for kind in KINDS.values() if kind.table)
-    tops = [kind.table for kind in KINDS.values() if kind.table] + ["providers"]
+    tops = [_main_table(kind) for kind in KINDS.values() if _main_table(kind)]
+    tables = ", ".join(f"[{name}]" for name in tops)
     for name in document:
         near = get_close_matches(name, tops, n=1)
         if near:

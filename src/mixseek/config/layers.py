@@ -12,12 +12,22 @@ from typing import Any, Literal
 
 from mixseek.errors import Problem
 
-__all__ = ["KeyPath", "Layer", "Merged", "Origin", "Place", "Provenance", "Source", "TraceInfo", "merge", "show_path"]
+__all__ = [
+    "KeyPath",
+    "Layer",
+    "Merged",
+    "Origin",
+    "Place",
+    "Provenance",
+    "Source",
+    "TraceInfo",
+    "merge",
+    "show_path",
+    "show_value",
+]
 
 KeyPath = tuple[str | int, ...]
 Source = Literal["command line", "environment", ".env", "TOML", "argument", "default"]
-
-_VARIABLES = ("environment", ".env")
 
 
 def show_path(path: Iterable[str | int]) -> str:
@@ -32,6 +42,22 @@ def show_path(path: Iterable[str | int]) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{_key(part)}" if text else _key(part)
     return text
+
+
+def show_value(value: Any) -> str:
+    """A value as a TOML file may have it, on one line.
+
+    >>> show_value({"judge": True, "names": ["a", 1.5]})
+    "{judge = true, names = ['a', 1.5]}"
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case Mapping():
+            return "{" + ", ".join(f"{_key(str(name))} = {show_value(item)}" for name, item in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(show_value, value)) + "]"
+    return repr(value)
 
 
 def _key(part: str) -> str:
@@ -61,13 +87,8 @@ class Origin:
     place: Place = Place()
     value: Any = None
 
-    @property
-    def has_inside(self) -> bool:
-        """Whether a part of the value has a place of its own; what stands inside a variable has none."""
-        return self.source not in _VARIABLES
-
     def __str__(self) -> str:
-        return f"{self.source} {self.place}".rstrip()
+        return _told(self.source, str(self.place))
 
 
 @dataclass(frozen=True)
@@ -81,7 +102,12 @@ class TraceInfo:
     overrode: tuple[Origin, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.source} {self.where}".rstrip()
+        return _told(self.source, self.where)
+
+
+def _told(source: Source, where: str) -> str:
+    """A source and a place in it; that of a ``.env`` file says so itself."""
+    return where if source == ".env" and where else f"{source} {where}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -105,8 +131,7 @@ class Merged:
         """Where the value at ``path``, or the leaf it is part of, is written."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
-                origin = self.origins[path[:end]][0]
-                return origin.place.inside(path[end:]) if origin.has_inside else origin.place
+                return self.origins[path[:end]][0].place.inside(path[end:])
         return None
 
 
@@ -117,6 +142,8 @@ class Provenance:
     origins: Mapping[KeyPath, tuple[Origin, ...]] = field(default_factory=dict)
     known: bool = False
     """Whether a reader recorded them; a model made directly has only its arguments and defaults."""
+    file: str | None = None
+    """The file that was read, as messages name it."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Provenance)
@@ -161,8 +188,7 @@ def _origins(path: KeyPath, layers: Sequence[Layer]) -> tuple[Origin, ...]:
 def _place(layer: Layer, path: KeyPath) -> Place:
     for end in range(len(path), -1, -1):
         if path[:end] in layer.places:
-            found = layer.places[path[:end]]
-            return found if layer.source in _VARIABLES else found.inside(path[end:])
+            return layer.places[path[:end]].inside(path[end:])
     return Place()
 
 

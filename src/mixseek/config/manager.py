@@ -17,10 +17,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
 from mixseek.config.checks import Surroundings, check, check_clock, check_prompt_templates, later_fields
-from mixseek.config.environment import environment_layer
+from mixseek.config.environment import environment_layer, unclaimed
 from mixseek.config.kinds import (
     EVALUATOR,
     JUDGMENT,
+    KINDS,
     MEMBER,
     ORCHESTRATOR,
     PROMPT_BUILDER,
@@ -28,12 +29,13 @@ from mixseek.config.kinds import (
     TEAM,
     Kind,
     detect_kind,
+    other_kind,
     toml_layer,
 )
 from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
 from mixseek.config.model_names import KnownProviders, Server, models_without_key, unknown_providers
 from mixseek.config.problems import no_such_file, problem_at, problems_of
-from mixseek.config.reading import read_dotenv, read_toml, referred_file
+from mixseek.config.reading import Dotenv, read_dotenv, read_toml, referred_file
 from mixseek.config.schema import (
     OLDER_SPELLINGS,
     PROMPTS,
@@ -65,6 +67,7 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound=BaseModel)
 
 _BESIDE_CONFIG = ("config", "tool_name", "tool_description")
+_PROMPT_TEMPLATES = "configs/prompt_templates"
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,8 @@ class ConfigurationManager:
     def validate(self, path: Path | str, *, complete: bool = True) -> Report:
         """Look at one file of any kind and at all it refers to; ``complete``: a prompt that is missing is a problem."""
         file = self._find(path)
+        if self.workspace.prompt_templates in (file, file.parent):
+            return self._validate_templates()
         findings = _Findings(complete)
         kind: Kind | None = None
         settings: tuple[BaseModel, ...] = ()
@@ -225,6 +230,21 @@ class ConfigurationManager:
             settings,
         )
 
+    def _validate_templates(self) -> Report:
+        problems = tuple(check_prompt_templates(self.workspace, _PROMPT_TEMPLATES))
+        return Report(_PROMPT_TEMPLATES, "prompt_templates", problems)
+
+    def files(self, directory: Path | str | None = None) -> list[Path]:
+        """The files of settings below a directory, by default all of the workspace; prompt templates by theirs."""
+        below = self.workspace.configs if directory is None else self._find(directory)
+        templates = self.workspace.prompt_templates
+        there = [templates] if templates.is_dir() and templates.is_relative_to(below) else []
+        return sorted(below.rglob("*.toml")) + there
+
+    def file_of(self, settings: BaseModel) -> str | None:
+        """The file settings were read from, as messages name it; None for defaults."""
+        return settings._provenance.file if isinstance(settings, Settings | PromptBuilderSettings) else None
+
     @property
     def environ(self) -> Mapping[str, str]:
         """The environment over the workspace's ``.env``: where the keys of model providers are looked for."""
@@ -239,7 +259,7 @@ class ConfigurationManager:
     def _load(self, kind: Kind, model: type[S], file: Path | None) -> S:
         findings = _Findings()
         settings = self._read(kind, model, file, findings).settings
-        findings.problems += check_clock(self._environ)
+        self._check_variables(findings)
         findings.raise_problems()
         assert settings is not None  # noqa: S101  # without a problem there are settings
         return settings
@@ -268,7 +288,7 @@ class ConfigurationManager:
         settings = None
         try:
             settings = _of_values(model, merged.values)
-            _remember(settings, merged.origins)
+            _remember(settings, merged.origins, shown)
             findings.notes += _notes(settings, merged.values, place)
         except ValidationError as error:
             findings.problems += problems_of(error, model, place)
@@ -323,10 +343,18 @@ class ConfigurationManager:
 
     def _dotenv(self, findings: _Findings) -> Mapping[str, str]:
         try:
-            return read_dotenv(self.workspace.env_file, ".env")
+            dotenv = read_dotenv(self.workspace.env_file, ".env")
         except ConfigurationError as error:
-            findings.problems += error.problems
-            return {}
+            dotenv = Dotenv({}, tuple(error.problems))
+        findings.problems += dotenv.problems
+        return dotenv.values
+
+    def _check_variables(self, findings: _Findings) -> None:
+        """Those that belong to no kind of file but can only be meant for us, and the zone of the clock."""
+        known = {kind.model: kind.variables for kind in KINDS.values() if kind.variables is not None}
+        findings.problems += unclaimed(known, self._environ)
+        findings.problems += unclaimed(known, self._dotenv(findings), ".env")
+        findings.problems += check_clock(self._environ)
 
     def _document(self, file: Path) -> dict[str, Any]:
         return read_toml(file, self._shown(file))
@@ -360,7 +388,7 @@ class ConfigurationManager:
             run = self._read_run(file, findings)
             return run.all if run else ()
         settings = self._read(kind, kind.model, file, findings).settings
-        findings.problems += check_clock(self._environ)
+        self._check_variables(findings)
         return (settings,) if settings else ()
 
     def _read_run(self, file: Path | None, findings: _Findings) -> RunSettings | None:
@@ -372,8 +400,8 @@ class ConfigurationManager:
         judgment = self._read_named(JUDGMENT, JudgmentSettings, main, findings)
         prompt_builder = self._read_named(PROMPT_BUILDER, PromptBuilderSettings, main, findings)
         providers = self._read(PROVIDERS, ProvidersSettings, None, findings).settings
-        findings.problems += check_clock(self._environ)
-        findings.problems += check_prompt_templates(self.workspace, "configs/prompt_templates")
+        self._check_variables(findings)
+        findings.problems += check_prompt_templates(self.workspace, _PROMPT_TEMPLATES)
         if not (main.settings and evaluator and judgment and prompt_builder and providers):
             return None
         orchestrator = _located(main.settings, self.workspace.root)
@@ -384,8 +412,7 @@ class ConfigurationManager:
         teams: list[tuple[Place, TeamSettings]] = []
         for number, reference in enumerate(references if isinstance(references, list) else []):
             place = main.place(("teams", number, "config"))
-            file = self._referred(_inside(reference, "config"), place, findings)
-            team = self._read(TEAM, TeamSettings, file, findings).settings if file else None
+            team = self._read_referred(TEAM, TeamSettings, _inside(reference, "config"), place, findings)
             if team is not None:
                 teams.append((place, team))
         findings.problems += _team_ids_used_twice(teams)
@@ -397,8 +424,29 @@ class ConfigurationManager:
         name = f"{kind.name}_config"
         if name not in main.values:
             return self._read(kind, model, None, findings).settings
-        file = self._referred(main.values[name], main.place((name,)), findings)
-        return self._read(kind, model, file, findings).settings if file else None
+        return self._read_referred(kind, model, main.values[name], main.place((name,)), findings)
+
+    def _read_referred(self, kind: Kind, model: type[S], given: Any, place: Place, findings: _Findings) -> S | None:
+        file = self._referred(given, place, findings)
+        document = self._referred_document(kind, file, place, findings) if file else None
+        if file is None or document is None:
+            return None
+        return self._make(kind, model, document, self._shown(file), findings).settings
+
+    def _referred_document(self, kind: Kind, file: Path, place: Place, findings: _Findings) -> dict[str, Any] | None:
+        """What stands in a file that a setting names; what cannot be it is a problem of the place that names it."""
+        shown = self._shown(file)
+        try:
+            document = self._document(file)
+        except ConfigurationError as error:
+            named_in = f" (named in {place})"
+            findings.problems += (replace(problem, message=problem.message + named_in) for problem in error.problems)
+            return None
+        other = other_kind(document, kind)
+        if other is not None:
+            findings.problems.append(problem_at(place, f"{shown} is {other.words}, but {kind.words} is wanted here"))
+            return None
+        return document
 
     def _referred(self, given: Any, place: Place, findings: _Findings) -> Path | None:
         """The file a setting names; a missing one is a problem of the place that names it."""
@@ -454,11 +502,9 @@ class ConfigurationManager:
         if not isinstance(given, str) or not given.strip():
             findings.problems.append(problem_at(place, f"{given!r} is not allowed: must be the path of a member file"))
         file = self._referred(given, place, findings)
-        try:
-            return (self._document(file), self._shown(file)) if file else (None, "")
-        except ConfigurationError as error:
-            findings.problems += error.problems
+        if file is None:
             return None, ""
+        return self._referred_document(MEMBER, file, place, findings), self._shown(file)
 
 
 def load_orchestrator_settings(path: Path | str, workspace: Path | str | None = None) -> OrchestratorSettings:
@@ -586,7 +632,8 @@ def _inside(values: Any, part: str | int) -> Any:
 def _located(orchestrator: OrchestratorSettings, root: Path) -> OrchestratorSettings:
     located = orchestrator.model_copy(update={"workspace_path": root})
     given = Origin("argument", Place(key=("workspace",)), root)
-    located._provenance = Provenance({**orchestrator._provenance.origins, ("workspace_path",): (given,)}, known=True)
+    known = orchestrator._provenance
+    located._provenance = Provenance({**known.origins, ("workspace_path",): (given,)}, known=True, file=known.file)
     return located
 
 
@@ -601,11 +648,11 @@ def _team_ids_used_twice(teams: Iterable[tuple[Place, TeamSettings]]) -> Iterato
 # --- provenance -----------------------------------------------------------------------------------------------------
 
 
-def _remember(settings: BaseModel, origins: Mapping[KeyPath, tuple[Origin, ...]]) -> None:
+def _remember(settings: BaseModel, origins: Mapping[KeyPath, tuple[Origin, ...]], file: str | None = None) -> None:
     """Keep the origins with the model and, each its own part, with the models inside it."""
     if not isinstance(settings, Settings | PromptBuilderSettings):
         return
-    settings._provenance = Provenance(origins, known=True)
+    settings._provenance = Provenance(origins, known=True, file=file)
     for name in settings.model_fields_set:
         value = getattr(settings, name)
         items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -634,12 +681,8 @@ def _climb(origins: Mapping[KeyPath, tuple[Origin, ...]], path: KeyPath) -> tupl
     for end in range(len(path), 0, -1):
         found = origins.get(path[:end])
         if found:
-            return tuple(replace(one, place=_exact(one, path[end:])) for one in found)
+            return tuple(replace(one, place=one.place.inside(path[end:])) for one in found)
     return ()
-
-
-def _exact(origin: Origin, rest: KeyPath) -> Place:
-    return origin.place.inside(rest) if origin.has_inside else origin.place
 
 
 def _origins_at(settings: BaseModel, path: KeyPath) -> tuple[Origin, ...]:

@@ -1,5 +1,6 @@
 """What pydantic says of a value, told to the person who wrote the file: the value, what is allowed, the nearest key."""
 
+import json
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -8,7 +9,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from mixseek.config.layers import KeyPath, Place, show_path
+from mixseek.config.kinds import KINDS
+from mixseek.config.layers import KeyPath, Place, show_path, show_value
 from mixseek.config.masking import is_secret_name, mask
 from mixseek.config.schema import (
     OLDER_SPELLINGS,
@@ -69,7 +71,15 @@ def _message(error: ErrorDetails, model: type[BaseModel], path: KeyPath) -> str:
         return f"is required: {wanted}{_purpose(field_at(model, path))}"
     if kind == "too_short":
         return "is empty: at least one is needed"
-    return f"{_show(value, path)} is not allowed: must be {wanted}"
+    return f"{_show(value, path)} is not allowed: must be {wanted}{_as_list(value, wanted, path)}"
+
+
+def _as_list(value: Any, wanted: str, path: KeyPath) -> str:
+    """What to write where one item stands in place of a list of them."""
+    if not wanted.startswith("a list, each") or isinstance(value, list | dict):
+        return ""
+    written = json.dumps(mask(value, str(path[-1])), ensure_ascii=False, default=str)
+    return f", as in [{written}]"
 
 
 def _purpose(field: FieldInfo | None) -> str:
@@ -82,7 +92,9 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> str:
         return _secret_key(model_at(model, path[:-1]))
     if path == (_TABLE_LESS.get(model),):
         return "unknown key: the settings of this kind of file stand at the top level, without a table"
-    return _nearest(key, _known_keys(model_at(model, path[:-1])))
+    outside = next((kind.outside for kind in KINDS.values() if kind.model is model), frozenset())
+    beside = outside if len(path) == 1 else frozenset()
+    return _nearest(key, [name for name in _known_keys(model_at(model, path[:-1])) if name not in beside])
 
 
 def _nearest(key: str, known: list[str]) -> str:
@@ -103,5 +115,5 @@ def _known_keys(model: type[BaseModel] | None) -> list[str]:
 
 
 def _show(value: Any, path: KeyPath) -> str:
-    text = repr(mask(value, str(path[-1]) if path else ""))
+    text = show_value(mask(value, str(path[-1]) if path else ""))
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli
 from dotenv import dotenv_values
@@ -18,13 +18,20 @@ from dotenv.parser import parse_stream
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.workspace import Workspace
 
-__all__ = ["MAX_FILE_BYTES", "read_dotenv", "read_text", "read_toml", "referred_file"]
+__all__ = ["MAX_FILE_BYTES", "Dotenv", "read_dotenv", "read_text", "read_toml", "referred_file"]
 
 MAX_FILE_BYTES = 1_000_000
 _MAX_KEY_PARTS = 32
 _KEY_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
 _LONG_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*+(?:{_KEY_PART}\.[ \t]*+){{{_MAX_KEY_PARTS}}}", re.MULTILINE)
 _TABLE = re.compile(r"\('.*'(?:,|)\)")
+_KEY_OF_A_LINE = re.compile(rf"\s*\[*\s*({_KEY_PART}(?:\.[ \t]*+{_KEY_PART})*)[\]=]")
+_UNCLOSED_AT_THE_END = {
+    "unterminated string": "a text is not closed: the quote at its end is missing",
+    'expected "\'"': "a text is not closed: the quote at its end is missing",
+    "expected \"'''\"": "a text is not closed: the quote at its end is missing",
+    "unclosed array": "a list is not closed: its ] is missing",
+}
 _PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 
 
@@ -38,7 +45,7 @@ def read_toml(path: Path, shown: str) -> dict[str, Any]:
     try:
         return tomli.loads(text)
     except tomli.TOMLDecodeError as error:
-        raise _wrong(shown, f"not valid TOML: {_tell(error)}") from None
+        raise _wrong(shown, f"not valid TOML: {_tell(error, text)}") from None
     except RecursionError:
         raise _wrong(shown, "tables or lists are nested too deeply; flatten them") from None
     except ValueError:
@@ -46,16 +53,25 @@ def read_toml(path: Path, shown: str) -> dict[str, Any]:
         raise _wrong(shown, "not valid TOML: a number is too long") from None
 
 
-def read_dotenv(path: Path, shown: str) -> dict[str, str]:
-    """The variables in a ``.env`` file; none where there is no such file."""
+class Dotenv(NamedTuple):
+    """The variables of a ``.env`` file, and the lines that are none."""
+
+    values: dict[str, str]
+    problems: tuple[Problem, ...] = ()
+
+
+def read_dotenv(path: Path, shown: str) -> Dotenv:
+    """The variables in a ``.env`` file, none where there is no such file; a wrong line hides no other."""
     if not os.path.lexists(path):
-        return {}
+        return Dotenv({})
     text = read_text(path, shown)
-    wrong = [line.original.line for line in parse_stream(io.StringIO(text)) if line.error]
-    if wrong:
-        raise ConfigurationError([Problem(f"line {line} is not NAME=value", shown) for line in wrong])
-    values = dotenv_values(stream=io.StringIO(text))
-    return {name: value for name, value in values.items() if value is not None}
+    lines = list(parse_stream(io.StringIO(text)))
+    right = "".join("\n" if line.error else line.original.string for line in lines)
+    values = dotenv_values(stream=io.StringIO(right))
+    return Dotenv(
+        {name: value for name, value in values.items() if value is not None},
+        tuple(Problem(f"line {line.original.line} is not NAME=value", shown) for line in lines if line.error),
+    )
 
 
 def read_text(path: Path, shown: str) -> str:
@@ -107,14 +123,28 @@ def _why_unreadable(error: OSError) -> str:
     return f"cannot be read: {(error.strerror or str(error)).lower()}"
 
 
-def _tell(error: tomli.TOMLDecodeError) -> str:
+def _tell(error: tomli.TOMLDecodeError, document: str) -> str:
     text = str(error)
     place = _PLACE.search(text)
     if not place:
         return text
     said = _TABLE.sub(lambda match: match[0].strip("(,)").replace("'", "").replace(", ", "."), text[: place.start()])
     said = said[0].lower() + said[1:]
-    return f"line {place['line']}, column {place['column']}: {said}" if place["line"] else f"at the end: {said}"
+    if not place["line"]:
+        return f"at the end: {_UNCLOSED_AT_THE_END.get(said, said)}"
+    line = document.split("\n")[int(place["line"]) - 1]
+    plain = _in_plain_words(said, line, int(place["column"]))
+    return f"line {place['line']}: {plain}" if plain else f"line {place['line']}, column {place['column']}: {said}"
+
+
+def _in_plain_words(said: str, line: str, column: int) -> str | None:
+    """The two slips everybody makes, as a person would tell them; None for all others."""
+    if said.startswith("illegal character '\\n'") or (said.startswith("illegal character") and column > len(line)):
+        return "a text is not closed: the quote at its end is missing"
+    if said == "cannot overwrite a value":
+        key = _KEY_OF_A_LINE.match(line)
+        return f"{key[1].strip()} is set a second time: keep one of the two" if key else None
+    return None
 
 
 def _wrong(shown: str, message: str) -> ConfigurationError:

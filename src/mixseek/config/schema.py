@@ -502,7 +502,7 @@ class TeamSettings(Settings):
         if not isinstance(members, list):
             return
         most = data.get("max_concurrent_members", 15)
-        if isinstance(most, int) and len(members) > most:
+        if _is_number(most, 1, 50) and len(members) > most:
             remedy = "take some out or raise it (at most 50)"
             yield ("members",), f"there are {len(members)}, but max_concurrent_members is {most}: {remedy}"
         yield from _duplicates(("members",), "member name", [_one_of(m, "name", "agent_name") for m in members])
@@ -610,9 +610,14 @@ class OrchestratorSettings(Settings):
     @classmethod
     def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
         least, most = data.get("min_rounds"), data.get("max_rounds", 5)
-        if isinstance(least, int) and isinstance(most, int) and least > most:
+        if _is_number(least, 1, 10) and _is_number(most, 1, 10) and least > most:
             yield ("min_rounds",), f"min_rounds ({least}) must be <= max_rounds ({most})"
         yield from _not_models(data.get("prices"))
+
+
+def _is_number(value: Any, low: float, high: float) -> TypeGuard[float]:
+    """Whether a value is right by itself, so that a rule about it tells something new."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
 def _not_models(prices: Any) -> Iterable[Fault]:
@@ -690,7 +695,7 @@ class EvaluatorSettings(Settings):
 
 
 def _wrong_weights(weights: list[Any]) -> Iterable[Fault]:
-    given = [weight for weight in weights if isinstance(weight, int | float)]
+    given = [weight for weight in weights if _is_number(weight, 0, 1)]
     if given and None in weights:
         yield ("metrics",), f"{len(given)} of {len(weights)} metrics have a weight: give all of them one, or none"
     elif given and len(given) == len(weights) and abs(sum(given) - 1) > _WEIGHTS_SUM_TOLERANCE + 1e-9:

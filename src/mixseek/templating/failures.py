@@ -1,5 +1,7 @@
 """What goes wrong inside a template, as Jinja's own exceptions with MixSeek's words and the place."""
 
+from typing import Any
+
 from jinja2 import TemplateError, TemplateSyntaxError, UndefinedError
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
@@ -17,45 +19,12 @@ class TemplateWorkError(TemplateLimitError):
     """A template does more work than its share."""
 
 
-class _PlacedError(TemplateError):
-    template_name: str | None = None
-    lineno: int | None = None
-
-
-class _PlacedUndefinedError(_PlacedError, UndefinedError):
-    pass
-
-
-class _PlacedSecurityError(_PlacedError, SecurityError):
-    pass
-
-
-class _PlacedWorkError(_PlacedError, TemplateWorkError):
-    pass
-
-
-class _PlacedLimitError(_PlacedError, TemplateLimitError):
-    pass
-
-
-class _PlacedRuntimeError(_PlacedError, TemplateRuntimeError):
-    pass
-
-
-class _PlacedSyntaxError(TemplateSyntaxError):
-    def __init__(self, message: str, lineno: int, name: str | None = None, filename: str | None = None) -> None:
-        super().__init__(message, lineno, name, filename)
-        self.template_name = name
-        # Jinja would print the place behind the message; ours has it within.
-        self.translated = True
-
-
-_KINDS: tuple[tuple[tuple[type[Exception], ...], type[_PlacedError]], ...] = (
-    ((UndefinedError,), _PlacedUndefinedError),
-    ((SecurityError,), _PlacedSecurityError),
-    ((TemplateWorkError,), _PlacedWorkError),
-    ((TemplateLimitError, RecursionError, MemoryError), _PlacedLimitError),
-    ((Exception,), _PlacedRuntimeError),
+_KINDS: tuple[tuple[tuple[type[Exception], ...], type[TemplateError]], ...] = (
+    ((UndefinedError,), UndefinedError),
+    ((SecurityError,), SecurityError),
+    ((TemplateWorkError,), TemplateWorkError),
+    ((TemplateLimitError, RecursionError, MemoryError), TemplateLimitError),
+    ((Exception,), TemplateRuntimeError),
 )
 
 
@@ -66,15 +35,23 @@ def require(condition: bool, message: str) -> None:
 
 
 def translate(error: Exception, name: str, lineno: int | None) -> TemplateError:
-    """The error to raise for one that happened inside the template ``name``."""
+    """The error to raise for one inside the template ``name``; it knows its ``template_name`` and ``lineno``."""
     if isinstance(error, TemplateSyntaxError):
         words = _shorten(error.message or "")
-        return _PlacedSyntaxError(f"Jinja2 template syntax error at line {error.lineno}: {words}", error.lineno, name)
-    kind = next(placed for kinds, placed in _KINDS if isinstance(error, kinds))
-    translated = kind(ERROR_PREFIX + _shorten(_words_of(error)))
-    translated.template_name = name
-    translated.lineno = lineno
-    return translated
+        syntax = TemplateSyntaxError(
+            f"Jinja2 template syntax error at line {error.lineno}: {words}", error.lineno, name
+        )
+        # Jinja would print the place behind the message; ours has it within.
+        syntax.translated = True
+        return _placed(syntax, template_name=name)
+    kind = next(own for kinds, own in _KINDS if isinstance(error, kinds))
+    return _placed(kind(ERROR_PREFIX + _shorten(_words_of(error))), template_name=name, lineno=lineno)
+
+
+def _placed(error: TemplateError, **place: Any) -> TemplateError:
+    """The error with its place as attributes: a class of our own would show a name nobody knows in a traceback."""
+    vars(error).update(place)
+    return error
 
 
 def tell_cause(error: Exception) -> Exception | None:
