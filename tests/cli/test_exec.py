@@ -19,6 +19,24 @@ TASK = "日本の首都は？"
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jfirst line\nsecond \u202eline\r\x9b31m"
 HARMLESS = "\\x1b]0;owned\\x07\\x1b[2Jfirst line\nsecond \\u202eline\\r\\x9b31m"
 STEERING = ("\x1b", "\x07", "\x9b", "\u202e", "\r")
+CUSTOM_METRIC = """
+[[metrics]]
+name = "Loud"
+[custom_metrics.Loud]
+path = "loud.py"
+class = "Loud"
+"""
+LOUD = """
+from mixseek.evaluator.metrics.base import BaseMetric
+from mixseek.models.evaluation_result import MetricScore
+
+print("printed while it loads")
+
+class Loud(BaseMetric):
+    async def evaluate(self, user_query, submission, **context):
+        print("printed while it scores")
+        return MetricScore(metric_name="Loud", score=50, evaluator_comment="")
+"""
 SAFETY_SECONDS = 60
 
 
@@ -130,7 +148,7 @@ def test_the_board_the_bill_and_the_best_answer_are_printed_and_nothing_in_them_
     bill = server.bill.total
     assert f"\n{bill.requests} model calls, {bill.input_tokens} tokens in, {bill.output_tokens} out, " in board
     assert f"a: round 1 finished, score {entry['score']:.2f}\n" in ran.stderr
-    assert "a: stops after round 1: \\x1b]0;owned\\x07" in ran.stderr
+    assert "a: stops (no_improvement_expected) after round 1: \\x1b]0;owned\\x07" in ran.stderr
     assert not any(code in ran.stdout + ran.stderr for code in STEERING)
     assert "key-of-the-env-file" not in (workspace / "logs" / "mixseek.log").read_text()
 
@@ -161,13 +179,16 @@ def test_as_json_the_summary_stands_alone_and_is_what_the_database_has(
 
 
 def test_some_results_and_some_failures_are_told_apart(server: ModelServerProcess, workspace: Path) -> None:
-    write_workspace(workspace, teams=2, max_rounds=1, base_url=server.base_url)
+    write_workspace(workspace, teams=2, max_rounds=1, base_url=server.base_url, evaluator=CUSTOM_METRIC)
+    (workspace / "loud.py").write_text(LOUD)
     server.fault(401, model="leader-b")
 
     ran = _run(workspace, TASK)
 
     assert ran.returncode == 1
-    assert "  1. Team A (a): " in ran.stdout
+    assert ran.stdout.startswith("Leader board\n  1. Team A (a): 50.00 in round 1")
+    assert "printed while it loads\n" in ran.stderr
+    assert "printed while it scores\n" in ran.stderr
     assert "\nFailed\n  Team B (b): loopback:leader-b: HTTP 401" in ran.stdout
     assert "Best answer: Team A (a), round 1\n" in ran.stdout
     assert "b: failed: loopback:leader-b: HTTP 401" in ran.stderr

@@ -1,6 +1,8 @@
 """``mixseek exec``: one competition; its progress goes to standard error, its result to standard output."""
 
 import asyncio
+import contextlib
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -104,7 +106,9 @@ def _play(settings: RunSettings, prompt: str) -> ExecutionSummary:
     progress = Progress(warn)
     orchestrator = Orchestrator(settings.orchestrator, listeners=[progress])
     try:
-        return asyncio.run(orchestrator.execute(prompt))
+        # What members and metrics of others print must not end up in the result.
+        with contextlib.redirect_stdout(sys.stderr):
+            return asyncio.run(orchestrator.execute(prompt))
     except KeyboardInterrupt:
         warn(progress.interrupted())
         raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -12,17 +12,17 @@ __all__ = ["Plan", "plan_of"]
 
 @dataclass(frozen=True)
 class _Asked:
-    """Somebody who asks a model, or a metric that may not."""
+    """Somebody who asks a model; None where it is not known, as of metrics of a class of one's own."""
 
     name: str
     kind: str
-    model: str
+    model: str | None
     fallback_models: Sequence[str] = ()
 
     def __str__(self) -> str:
         others = f", then {', '.join(self.fallback_models)}" if self.fallback_models else ""
         name = self.name if self.kind == self.name else f"{self.name} ({self.kind})"
-        return f"{name}: {self.model}{others}"
+        return name if self.model is None else f"{name}: {self.model}{others}"
 
     def as_json(self) -> dict[str, Any]:
         return {**vars(self), "fallback_models": list(self.fallback_models)}
@@ -100,7 +100,10 @@ def _team(team: TeamSettings) -> _TeamPlan:
 
 def _metrics(evaluator: EvaluatorSettings) -> tuple[_Asked, ...]:
     default = evaluator.llm_default.model or evaluator.default_model
-    return tuple(_Asked(one.name, one.type, one.model or default) for one in evaluator.metrics)
+    return tuple(
+        _Asked(one.name, one.type, one.model or (None if one.type in evaluator.custom_metrics else default))
+        for one in evaluator.metrics
+    )
 
 
 def _calls(settings: RunSettings, team: TeamSettings) -> int:

@@ -50,6 +50,8 @@ class KnownProviders:
 
 def unknown_providers(model: type[BaseModel], values: Mapping[str, Any], known: KnownProviders) -> Iterator[Fault]:
     """Every model a file names whose provider nobody knows, asked or not."""
+    with contextlib.redirect_stdout(sys.stderr):
+        plugins.load_entry_points()
     for path, model_id in _named_models(model, values):
         prefix = _prefix(model_id)
         if prefix is not None and prefix not in known.servers and find_provider(prefix) is None:
