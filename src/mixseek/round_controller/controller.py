@@ -26,7 +26,14 @@ from mixseek.config.schema import (
     RoundPromptConfig,
     TeamSettings,
 )
-from mixseek.errors import EvaluationError, NoResultError, RoundTimeoutError, SubmissionError, TeamTimeoutError
+from mixseek.errors import (
+    ConfigurationError,
+    EvaluationError,
+    NoResultError,
+    RoundTimeoutError,
+    SubmissionError,
+    TeamTimeoutError,
+)
 from mixseek.evaluator import Evaluator
 from mixseek.events import (
     RoundFailed,
@@ -424,9 +431,22 @@ class RoundController:
             if self._owns_run:
                 await stack.enter_async_context(self._run)
             for member in self._members:
-                await member.initialize()
-                stack.push_async_callback(_clean_up, member)
+                if await self._made_ready(member):
+                    stack.push_async_callback(_clean_up, member)
             yield
+
+    async def _made_ready(self, member: BaseMemberAgent) -> bool:
+        """Whether the member can be asked; if not, its leader is told so. What the user can mend is raised."""
+        self._leader.absent.pop(member.agent_name, None)
+        try:
+            await member.initialize()
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            logger.exception("member %r of team %r could not get ready", member.agent_name, self._team.team_id)
+            self._leader.absent[member.agent_name] = f"it could not get ready: {type(error).__name__}: {error}"
+            return False
+        return True
 
 
 def _templates_of(workspace: Workspace, settings: PromptBuilderSettings) -> Path | None:

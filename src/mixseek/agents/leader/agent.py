@@ -1,7 +1,7 @@
 """The leader: one model with a tool for each member, and what it asked of them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -48,6 +48,7 @@ class _Round:
     places: asyncio.Semaphore
     submissions: list[MemberSubmission]
     kept: "_MemberJournal | None"
+    absent: Mapping[str, str]
 
 
 class Leader:
@@ -62,6 +63,8 @@ class Leader:
         journal: Journal | None = None,
     ) -> None:
         self._team = team
+        self.absent: dict[str, str] = {}
+        """Members that cannot be asked, and why."""
         self._kept = None if journal is None else _MemberJournal(journal)
         leader = team.leader
         instruction = leader.system_instruction
@@ -84,7 +87,7 @@ class Leader:
         What members gave is in ``submissions`` as soon as they gave it, so that it is known even if the leader fails.
         """
         places = asyncio.Semaphore(self._team.max_concurrent_members)
-        current = _Round(scope, emit, places, submissions, self._kept)
+        current = _Round(scope, emit, places, submissions, self._kept, self.absent)
         try:
             result = await self._agent.run(prompt, deps=current)
         except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
@@ -140,7 +143,8 @@ async def _call_member(member: BaseMemberAgent, task: str, current: _Round) -> M
     current.emit(MemberCalled(**where, agent_name=config.name, task=task))
     started_at = utc_now()
     with calling(scope.model_copy(update={"role": "member", "agent_name": config.name})):
-        result = await _result_of(member, task, where)
+        absent = current.absent.get(config.name)
+        result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
     submission = as_submission(result, seconds=(utc_now() - started_at).total_seconds())
     if current.kept is not None:
         await current.kept.keep(scope, config.tool_name, task, submission, started_at)

@@ -1,0 +1,284 @@
+"""Members and metrics of one's own, and what a run makes of those that misbehave."""
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from soak.arena import Arena, Played, Team
+
+from mixseek.testing import ModelServer
+
+MEMBERS = """
+import asyncio
+from pathlib import Path
+
+from mixseek.agents.member import BaseMemberAgent
+from mixseek.core.auth import create_authenticated_model
+from mixseek.models.member_agent import MemberAgentResult
+
+NOTES = Path(__file__).with_name("notes.txt")
+
+
+def note(text):
+    with NOTES.open("a") as notes:
+        notes.write(text + "\\n")
+
+
+class Good(BaseMemberAgent):
+    async def initialize(self):
+        note("initialize")
+
+    async def cleanup(self):
+        note("cleanup")
+
+    async def execute(self, task, context=None, **kwargs):
+        note(f"execute {sorted(context)} {context['team_id']} {context['round_number']}")
+        return MemberAgentResult.success("help for you", self.agent_name, self.agent_type)
+
+
+class Asking(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        from pydantic_ai import Agent
+
+        result = await Agent(create_authenticated_model("loop:own-model")).run(task)
+        return MemberAgentResult.success(
+            "help for " + result.output,
+            self.agent_name,
+            self.agent_type,
+            usage_info=result.usage,
+            all_messages=result.all_messages(),
+        )
+
+
+class Raising(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        raise ValueError("the member's own trouble")
+
+
+class Slow(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        await asyncio.sleep(60)
+
+
+class OwnTimeout(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        raise TimeoutError("its database did not answer")
+
+
+class GivesNothing(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        return None
+
+
+class CancelsItself(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        raise asyncio.CancelledError
+
+
+class ErrorResult(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        return MemberAgentResult.error("no such page", self.agent_name, self.agent_type)
+
+
+class NotReady(Good):
+    async def initialize(self):
+        raise ConnectionError("nothing listens there")
+
+
+class NeverClean(Good):
+    async def cleanup(self):
+        raise OSError("cannot let go")
+"""
+
+METRICS = """
+from mixseek.evaluator.metrics import BaseMetric
+from mixseek.models.evaluation_result import MetricScore
+
+
+class Length(BaseMetric):
+    async def evaluate(self, user_query, submission, execution_id=None, team_id=None, round_number=None, **kwargs):
+        assert execution_id and team_id and round_number
+        return MetricScore(metric_name="whatever", score=len(submission) * 10, evaluator_comment="long")
+
+
+class NotANumber(BaseMetric):
+    async def evaluate(self, user_query, submission, round_number=None, **kwargs):
+        score = float("nan") if round_number == 2 else 50
+        return MetricScore(metric_name="NotANumber", score=score, evaluator_comment="hard to say")
+
+
+class Raising(BaseMetric):
+    async def evaluate(self, user_query, submission, round_number=None, **kwargs):
+        if round_number == 2:
+            raise KeyError("the metric's own trouble")
+        return MetricScore(metric_name="Raising", score=50)
+
+
+class GivesNothing(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        return 50
+"""
+
+
+@pytest.fixture(autouse=True)
+def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIXSEEK_ONLY_LOOPBACK", "1")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as running:
+        yield running
+
+
+async def with_member(tmp_path: Path, server: ModelServer, name: str, more: str = "") -> tuple[Arena, Played]:
+    own = (
+        '[[team.members]]\nname = "own"\ntype = "custom"\nmodel = "loop:own-model"\n'
+        f'plugin = {{ path = "own.py", agent_class = "{name}" }}\n{more}'
+    )
+    (tmp_path / "own.py").write_text(MEMBERS)
+    teams = [Team("alpha", members=0, extra=own), Team("beta", scores=(60, 65), members=0)]
+    arena = Arena(tmp_path, server.base_url, teams, orchestrator="max_rounds = 2\nmax_retries_per_team = 0")
+    arena.script(server)
+    return arena, await arena.play()
+
+
+def given(arena: Arena) -> list[dict[str, Any]]:
+    kept = arena.rows("round_history", "team_id = 'alpha'")
+    return [each for row in kept for each in row["member_submissions_record"]["submissions"]]
+
+
+def both_teams_are_well(played: Played) -> bool:
+    results = [(each.team_id, each.score, each.exit_reason) for each in played.summary.team_results]
+    return results == [("alpha", 80, "max_rounds_reached"), ("beta", 65, "max_rounds_reached")]
+
+
+async def test_a_custom_member_is_made_ready_used_and_let_go(tmp_path: Path, server: ModelServer) -> None:
+    arena, played = await with_member(tmp_path, server, "Good")
+    assert both_teams_are_well(played)
+    assert [each["status"] for each in given(arena)] == ["SUCCESS", "SUCCESS"]
+    assert (tmp_path / "notes.txt").read_text().splitlines() == [
+        "initialize",
+        "execute ['execution_id', 'round_number', 'team_id'] alpha 1",
+        "execute ['execution_id', 'round_number', 'team_id'] alpha 2",
+        "cleanup",
+    ]
+
+
+async def test_a_custom_members_own_calls_are_on_the_bill_and_its_messages_kept(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena, played = await with_member(tmp_path, server, "Asking")
+    assert both_teams_are_well(played)
+    lines = [row for row in arena.rows("model_usage") if row["model"] == "loop:own-model"]
+    assert [(row["role"], row["agent_name"], row["requests"]) for row in lines] == [("member", "own", 1)] * 2
+    assert played.summary.usage.input_tokens == server.bill.total.input_tokens
+    assert [(each["usage"]["requests"], len(each["all_messages"])) for each in given(arena)] == [(1, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Raising", "ValueError: the member's own trouble"),
+        ("Slow", "no answer within 1 s"),
+        ("OwnTimeout", "TimeoutError: its database did not answer"),
+        ("GivesNothing", "it gave no MemberAgentResult but NoneType"),
+        ("CancelsItself", "it gave up its own work"),
+        ("ErrorResult", "no such page"),
+        ("NotReady", "it could not get ready: ConnectionError: nothing listens there"),
+    ],
+)
+async def test_a_members_failure_is_told_to_the_leader_and_recorded(
+    tmp_path: Path, server: ModelServer, name: str, words: str
+) -> None:
+    limit = "timeout_seconds = 1" if name == "Slow" else ""
+    arena, played = await with_member(tmp_path, server, name, limit)
+    assert both_teams_are_well(played)
+    assert [(each["status"], each["error_message"]) for each in given(arena)] == [("ERROR", words)] * 2
+    last = [request.body["messages"][-1] for request in server.requests if request.model == "leader-alpha"]
+    told = [message["content"] for message in last if message["role"] == "tool"]
+    assert told == [f"Member 'own' failed: {words}"] * 2
+    finished = played.told("MemberFinished", "alpha")
+    assert [event.submission.error_message for event in finished] == [words] * 2
+
+
+async def test_a_member_that_cannot_clean_up_costs_nobody_a_result(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        _, played = await with_member(tmp_path, server, "NeverClean")
+    assert both_teams_are_well(played)
+    assert "cannot let go" in caplog.text
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+async def with_metric(tmp_path: Path, server: ModelServer, name: str) -> tuple[Arena, Played]:
+    (tmp_path / "metrics.py").write_text(METRICS)
+    arena = Arena(
+        tmp_path,
+        server.base_url,
+        [Team("alpha", members=0)],
+        orchestrator="max_rounds = 3\nmin_rounds = 1\nmax_retries_per_team = 1",
+        evaluator=(
+            '[[metrics]]\nname = "Quality"\nweight = 0.5\nsystem_instruction = "How good is it?"\n'
+            '[[metrics]]\nname = "My own"\ntype = "any key"\nweight = 0.5\n'
+            f'[custom_metrics]\n"any key" = {{ path = "metrics.py", class = "{name}" }}\n'
+        ),
+    )
+    arena.script(server)
+    return arena, await arena.play()
+
+
+async def test_a_custom_metric_is_weighed_with_the_others(tmp_path: Path, server: ModelServer) -> None:
+    arena, _ = await with_metric(tmp_path, server, "Length")
+    row, *_ = arena.rows("leader_board")
+    long = len(row["submission_content"]) * 10
+    assert row["score"] == 0.5 * 70 + 0.5 * long
+    assert [(metric["metric_name"], metric["score"]) for metric in row["score_details"]["metrics"]] == [
+        ("Quality", 70),
+        ("My own", long),
+    ]
+
+
+async def test_a_score_that_is_no_number_leaves_the_round_unscored_and_the_team_goes_on(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena, played = await with_metric(tmp_path, server, "NotANumber")
+    rows = arena.rows("leader_board")
+    assert [row["score"] for row in rows] == [60, None, 62.5]
+    assert rows[1]["submission_content"] == "alpha answer of round 2, worth 80"
+    assert rows[1]["score_details"]["reason"] == "a metric gave no finite number"
+    assert (played.summary.failed_teams_info, played.summary.best_score) == ([], 62.5)
+    last = next(r.body["messages"][-1]["content"] for r in reversed(server.requests) if r.model == "leader-alpha")
+    assert "## ラウンド 2\nスコア: 評価なし\n理由: a metric gave no finite number" in last
+    # No judgment is asked about a round that has no score.
+    assert sum(request.model == "judgment" for request in server.requests) == 2
+    async with arena.journal() as journal:
+        events = await journal.events(played.summary.execution_id)
+    assert sum(event.kind == "RoundFinished" for event in events) == 3
+
+
+async def test_a_metric_that_raises_ends_the_team_and_the_submission_is_kept_unscored(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena, played = await with_metric(tmp_path, server, "Raising")
+    words = "metric 'My own' failed: KeyError: \"the metric's own trouble\""
+    assert played.failure("alpha") == words
+    result = played.result("alpha")
+    assert result is not None
+    assert (result.round_number, result.exit_reason) == (1, "partial_failure")
+    kept = arena.rows("leader_board")[1]
+    assert (kept["score"], kept["submission_content"]) == (None, "alpha answer of round 2, worth 80")
+    assert kept["score_details"] == {"reason": words}
+    assert [event.attempt for event in played.told("TeamStarted")] == [1, 2]
+    assert sum(request.model == "leader-alpha" for request in server.requests) == 2
+
+
+async def test_a_metric_that_gives_no_score_ends_the_team(tmp_path: Path, server: ModelServer) -> None:
+    arena, played = await with_metric(tmp_path, server, "GivesNothing")
+    assert played.failure("alpha") == "metric 'My own' gave no MetricScore but int"
+    assert [row["score"] for row in arena.rows("leader_board")] == [None]
