@@ -103,9 +103,10 @@ def _start(workspace: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def _until(true: Callable[[], bool]) -> None:
+def _until(true: Callable[[], bool], child: subprocess.Popen[str]) -> None:
     ends = time.monotonic() + SAFETY_SECONDS
     while not true():
+        assert child.poll() is None
         assert time.monotonic() < ends
         time.sleep(0.02)
 
@@ -220,8 +221,8 @@ def test_results_are_printed_even_when_the_last_writes_fail(server: ModelServerP
     server.set_latency(2, model="judgment")
     child = _start(workspace, TASK)
     try:
-        _until(lambda: "judgment" in server.bill.models and server.bill.models["judgment"].waiting == 1)
-        with _held(workspace / "mixseek.db"):
+        _until(lambda: "judgment" in server.bill.models and server.bill.models["judgment"].waiting == 1, child)
+        with _held(workspace / "mixseek.db", child):
             out, err = child.communicate(timeout=SAFETY_SECONDS)
     finally:
         child.kill()
@@ -232,7 +233,7 @@ def test_results_are_printed_even_when_the_last_writes_fail(server: ModelServerP
     assert _rows(workspace, "FROM execution_summary") == []
 
 
-def _held(database: Path) -> duckdb.DuckDBPyConnection:
+def _held(database: Path, child: subprocess.Popen[str]) -> duckdb.DuckDBPyConnection:
     """The database, open for writing in this process: no other can open it."""
     held: list[duckdb.DuckDBPyConnection] = []
 
@@ -243,7 +244,7 @@ def _held(database: Path) -> duckdb.DuckDBPyConnection:
             return False
         return True
 
-    _until(took_it)
+    _until(took_it, child)
     return held[0]
 
 
@@ -255,7 +256,7 @@ def test_ctrl_c_ends_the_run_and_keeps_its_finished_rounds(server: ModelServerPr
     server.fault("hang_before_headers", model="leader-a", after=1)
     child = _start(workspace, TASK)
     try:
-        _until(lambda: server.bill.models["leader-a"].requests == 2 if server.bill.models else False)
+        _until(lambda: server.bill.models["leader-a"].requests == 2 if server.bill.models else False, child)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=SAFETY_SECONDS)
     finally:
