@@ -177,7 +177,7 @@ def open_run(
     owns_store = store is None
     if save_db and store is None:
         storage = StorageSettings() if orchestrator is None else orchestrator.storage
-        store = AggregationStore(workspace.root, lock_wait_seconds=storage.lock_wait_seconds)
+        store = AggregationStore(workspace.root, lock_wait_seconds=storage.lock_wait_seconds, redactor=redactor)
     return Run(
         execution_id,
         ModelHub(providers, None if orchestrator is None else orchestrator.prices, environ=environ, backoff=backoff),
