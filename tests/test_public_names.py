@@ -85,7 +85,17 @@ def test_the_names_of_a_module_are_there_and_public(module: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("module", ["mixseek", "mixseek.records", "mixseek.config", "mixseek.storage"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "mixseek",
+        "mixseek.records",
+        "mixseek.config",
+        "mixseek.storage",
+        "mixseek.evaluator.metrics",
+        "mixseek.agents.member",
+    ],
+)
 def test_light_modules_load_neither_models_nor_databases(module: str) -> None:
     script = f"import sys, {module}; print([m for m in ('pydantic_ai', 'duckdb', 'openai') if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
