@@ -202,6 +202,36 @@ def test_validate_answers_in_json(run: Run) -> None:
     )
 
 
+def test_validate_without_a_file_checks_the_whole_workspace(run: Run) -> None:
+    assert run("config", "validate").err == (
+        "mixseek: configs: there is no TOML file in it: mixseek config init writes some to start from\n"
+    )
+    run("config", "init")
+    assert run("config", "validate").out.splitlines() == [f"{file}: ok ({kind})" for kind, file in _in_order()]
+    _write(run, "configs/agents/member.toml", "[agent]\n")
+    _write(run, "configs/agents/team.toml", "[team\n")
+    ran = run("config", "validate")
+    assert ran.code == 2
+    # The broken team is told once, though the orchestrator file names it too.
+    assert [line.split(": ")[1] for line in ran.err.splitlines()] == [*["configs/agents/member.toml"] * 3, TEAM_FILE]
+    assert ran.err.endswith("(named in configs/orchestrator.toml: orchestrator.teams[0].config)\n")
+
+
+TEAM_FILE = "configs/agents/team.toml"
+
+
+def _in_order() -> list[tuple[str, str]]:
+    return sorted(zip(KINDS, FILES, strict=True), key=lambda pair: pair[1].split("/"))
+
+
+def test_validate_of_a_directory_checks_the_files_in_it(run: Run) -> None:
+    run("config", "init")
+    told = run("config", "validate", "configs/agents").out.splitlines()
+    assert told == ["configs/agents/member.toml: ok (member)", "configs/agents/team.toml: ok (team)"]
+    (run.workspace / "empty").mkdir()
+    assert run("config", "validate", "empty").err.startswith("mixseek: empty: there is no TOML file in it")
+
+
 def test_validate_tells_the_problems_of_all_files(run: Run) -> None:
     _write(run, "configs/judgment.toml", "seed = 1.5\n")
     ran = run("config", "validate", "configs/judgment.toml", "nowhere.toml")
@@ -245,10 +275,10 @@ def test_show_names_the_source_that_won(run: Run, monkeypatch: pytest.MonkeyPatc
     _write(run, ".env", "MIXSEEK_JUDGMENT__SEED=2\n")
     monkeypatch.setenv("MIXSEEK_JUDGMENT__TEMPERATURE", "0.7")
     lines = run("config", "show", "judgment").out.splitlines()
-    assert lines[0] == "# judgment"
+    assert lines[0] == "# judgment (configs/judgment.toml)"
     over = "over TOML configs/judgment.toml"
     assert f"temperature = 0.7  [environment MIXSEEK_JUDGMENT__TEMPERATURE; {over}: temperature]" in lines
-    assert f"seed = 2  [.env .env: MIXSEEK_JUDGMENT__SEED; {over}: seed]" in lines
+    assert f"seed = 2  [.env: MIXSEEK_JUDGMENT__SEED; {over}: seed]" in lines
     assert "top_p = (not set)  [default]" in lines
 
 
@@ -296,18 +326,126 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(run: Run) -> None:
 
 
 def test_show_without_a_name_shows_the_whole_competition(run: Run) -> None:
-    headings = ["# evaluator", "# judgment", "# prompt_builder", "# providers"]
-    lines = run("config", "show").out.splitlines()
-    assert [line for line in lines if line.startswith("# ")] == headings
+    kinds = ["evaluator", "judgment", "prompt_builder", "providers"]
+    assert _headings(run("config", "show")) == [
+        f"# {kind} (defaults: there is no configs/{kind}.toml)" for kind in kinds
+    ]
     run("config", "init")
-    lines = run("config", "show").out.splitlines()
-    assert [line for line in lines if line.startswith("# ")] == ["# orchestrator", "# team", *headings]
+    assert _headings(run("config", "show")) == [
+        "# orchestrator (configs/orchestrator.toml)",
+        "# team team-1 (configs/agents/team.toml)",
+        *(f"# {kind} (configs/{kind}.toml)" for kind in kinds),
+    ]
+
+
+def _headings(ran: Ran) -> list[str]:
+    return [line for line in ran.out.splitlines() if line.startswith("# ")]
+
+
+def test_show_of_a_kind_shows_all_its_files_and_nothing_else(run: Run) -> None:
+    run("config", "init")
+    _write(run, "configs/agents/b.toml", '[team]\nteam_id = "b"\nteam_name = "B"\n')
+    _write(run, "configs/strict.toml", "max_retries = 1\ndefault_model = 'ollama:b'\n")
+    assert _headings(run("config", "show", "team")) == [
+        "# team b (configs/agents/b.toml)",
+        "# team team-1 (configs/agents/team.toml)",
+    ]
+    assert _headings(run("config", "show", "orchestrator")) == ["# orchestrator (configs/orchestrator.toml)"]
+    assert _headings(run("config", "show", "evaluator")) == [
+        "# evaluator (configs/evaluator.toml)",
+        "# evaluator (configs/strict.toml)",
+    ]
+
+
+def test_show_names_keys_as_a_file_has_them(run: Run) -> None:
+    _write(run, "configs/agents/t.toml", '[team]\nteam_id = "t"\nteam_name = "T"\n')
+    _write(run, "metrics/m.py", "from mixseek.evaluator.metrics.coverage import Coverage as M\n")
+    _write(run, "configs/evaluator.toml", '[custom_metrics]\nM = {path = "metrics/m.py", class = "M"}\n')
+    assert "team.leader.model = " in run("config", "show", "team").out
+    assert "\ncustom_metrics.M.class = 'M'  [TOML" in run("config", "show", "evaluator").out
+
+
+def test_show_tells_the_class_a_metric_is_really_of(run: Run) -> None:
+    metric = '[[metrics]]\nname = "{}"\nsystem_instruction = "x"\n'
+    _write(run, "configs/evaluator.toml", metric.format("Tone") + metric.format("Coverage"))
+    lines = run("config", "show", "evaluator").out.splitlines()
+    assert "metrics[0].type = 'LLMPlain'  [default]" in lines
+    assert "metrics[1].type = 'Coverage'  [default]" in lines
+
+
+def test_show_tells_which_file_is_read_without_being_named(run: Run) -> None:
+    run("config", "init", "--component", "orchestrator")
+    _write(run, "configs/evaluator.toml", "")
+    lines = run("config", "show", "orchestrator").out.splitlines()
+    assert "orchestrator.evaluator_config = (not set; configs/evaluator.toml is read)  [default]" in lines
+    assert "orchestrator.judgment_config = (not set; the defaults hold)  [default]" in lines
+
+
+def test_show_writes_truths_as_a_file_does(run: Run) -> None:
+    assert "judge_on_final_round = true  [default]" in run("config", "show", "judgment").out.splitlines()
 
 
 def test_show_of_a_kind_that_has_no_file_is_told(run: Run) -> None:
     ran = run("config", "show", "team")
+    told = "there is no team file in the workspace: mixseek config init --component team writes one"
+    assert (ran.code, ran.err) == (2, f"mixseek: {told}\n")
+
+
+@pytest.mark.parametrize("command", ["show", "list"])
+def test_what_is_no_kind_is_told_with_the_kinds(command: str, run: Run) -> None:
+    ran = run("config", command, "evaluators")
     assert ran.code == 2
-    assert ran.err.endswith("configs/agents/team.toml: does not exist\n")
+    assert ran.err.endswith(f"the kinds are {', '.join(KINDS)}, prompt_templates\n")
+
+
+@pytest.mark.parametrize("command", ["show", "list"])
+def test_the_help_names_the_kinds(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["config", command, "-h"])
+    assert f"{', '.join(KINDS)}, prompt_templates." in " ".join(capsys.readouterr().out.split())
+
+
+# --- prompt templates -----------------------------------------------------------------------------------------------
+
+TEMPLATES = "configs/prompt_templates"
+
+
+def _write_templates(run: Run, continuation: str = "{{ round_number }}") -> None:
+    _write(run, f"{TEMPLATES}/initial_prompt.jinja2", "{{ user_query }}")
+    _write(run, f"{TEMPLATES}/continuation_prompt.jinja2", continuation)
+
+
+def test_validate_checks_the_prompt_templates(run: Run) -> None:
+    _write_templates(run)
+    for arguments in ([], [TEMPLATES], [f"{TEMPLATES}/initial_prompt.jinja2"]):
+        assert run("config", "validate", *arguments) == Ran(0, f"{TEMPLATES}: ok (prompt_templates)\n", "")
+    _write_templates(run, "{{ user_prompt }}")
+    told = "line 1 of the template: Jinja2 template error: 'user_prompt' is undefined"
+    assert run("config", "validate").err.startswith(f"mixseek: {TEMPLATES}/continuation_prompt.jinja2: {told}")
+    (run.workspace / TEMPLATES / "initial_prompt.jinja2").unlink()
+    assert "continuation_prompt.jinja2 is there but initial_prompt.jinja2 is not" in run("config", "validate").err
+
+
+def test_a_directory_of_prompt_templates_without_any_is_told(run: Run) -> None:
+    (run.workspace / TEMPLATES).mkdir(parents=True)
+    told = "holds no template: add initial_prompt.jinja2 and continuation_prompt.jinja2, or take the directory away"
+    assert run("config", "validate") == Ran(2, "", f"mixseek: {TEMPLATES}: {told}\n")
+
+
+def test_list_and_show_tell_of_the_prompt_templates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_templates(run)
+    listed = run("config", "list", "prompt_templates").out
+    assert listed.splitlines()[1] == f"{TEMPLATES}  prompt_templates  ok"
+    assert "initial_prompt.jinja2  a Jinja2 template of user_query, team_id, team_name" in listed
+    for arguments in ([], ["prompt_templates"]):
+        shown = run("config", "show", *arguments).out
+        assert (
+            f"# prompt_templates ({TEMPLATES}; what the teams are told)\ninitial_prompt.jinja2 = '{{{{ user_query"
+            in shown
+        )
+    monkeypatch.setenv("MIXSEEK_TEAM_USER_PROMPT", "{{ user_prompt }}")
+    unused = f"# prompt_templates ({TEMPLATES}; not in use: prompt_builder.team_user_prompt is set)"
+    assert unused in run("config", "show").out
 
 
 def test_metrics_of_any_key_can_be_shown(run: Run) -> None:
@@ -350,7 +488,30 @@ def test_list_answers_in_json(run: Run) -> None:
     _write(run, "configs/judgment.toml", "seed = 1\n")
     listed = json.loads(run("config", "list", "-f", "json").out)
     assert listed["files"] == [{"file": "configs/judgment.toml", "kind": "judgment", "problems": []}]
-    assert list(listed["settings"]) == list(KINDS)
+    assert list(listed["settings"]) == [*KINDS, "prompt_templates"]
+
+
+def test_list_of_a_kind_shows_that_kind_only(run: Run) -> None:
+    run("config", "init")
+    lines = run("config", "list", "judgment").out.splitlines()
+    assert lines[:4] == ["# files", "configs/judgment.toml  judgment  ok", "", "# judgment (configs/judgment.toml)"]
+    assert all(line.startswith("# files") or "evaluator" not in line for line in lines)
+
+
+def test_list_tells_defaults_as_they_are(run: Run) -> None:
+    lines = run("config", "list").out.splitlines()
+    least = (
+        "orchestrator.min_rounds  a whole number from 1 to 10  default: 2, or max_rounds if less  MIXSEEK_MIN_ROUNDS"
+    )
+    assert least in lines
+    assert "team.team_id  text  required  MIXSEEK_TEAM__TEAM_ID" in lines
+
+
+def test_list_says_how_to_see_what_is_wrong(run: Run) -> None:
+    _write(run, "configs/judgment.toml", "typo = 1\n")
+    assert run("config", "list").out.splitlines()[-1] == "There are problems: mixseek config validate tells them."
+    _write(run, "configs/judgment.toml", "")
+    assert "mixseek config validate" not in run("config", "list").out
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------
@@ -376,7 +537,7 @@ def test_no_workspace_is_told_in_the_format_that_was_asked_for(capsys: pytest.Ca
         (["confg"], "No such command 'confg'. Did you mean 'config'?"),
         (["config", "shw"], "No such command 'shw'. Did you mean 'show'?"),
         (["--verson"], "No such option: --verson"),
-        (["config", "validate"], "Missing argument 'FILE...'"),
+        (["exec"], "Missing argument 'PROMPT'"),
         (["config", "init", "--component", "x"], "'x' is not one of 'orchestrator', 'team'"),
     ],
 )

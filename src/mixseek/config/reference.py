@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +14,22 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+import mixseek.providers  # noqa: F401  # registers the built-in ones
+from mixseek import plugins
 from mixseek.config.environment import variable_names
 from mixseek.config.kinds import KINDS, PROMPT_BUILDER, TEAM, Kind
 from mixseek.config.layers import KeyPath
 from mixseek.config.shape import SET_BY_THE_LOADER, allowed, alternatives, key_of, model_of
+from mixseek.templating.variables import VARIABLES_BY_TEMPLATE
 
-__all__ = ["FieldReference", "field_references", "markdown"]
+__all__ = ["FieldReference", "field_references", "markdown", "template_references"]
 
+_REQUIRED = "required"
+_WHEN_ABSENT = re.compile(r"absent: (.+?)\.?$")
+_TEMPLATES = {
+    "initial_prompt": "What a team is told in round 1.",
+    "continuation_prompt": "What a team is told in later rounds.",
+}
 _MEMBERS = 'The members: the keys of a member file, or `config = "path"` of one with `tool_name`, `tool_description`.'
 
 
@@ -33,6 +43,11 @@ class FieldReference:
     variable: str | None
     description: str
 
+    @property
+    def is_required(self) -> bool:
+        """Whether there is no default."""
+        return self.default == _REQUIRED
+
 
 def field_references(kind: Kind) -> list[FieldReference]:
     """The settings of one kind of file, those of its tables included."""
@@ -43,9 +58,23 @@ def field_references(kind: Kind) -> list[FieldReference]:
     ]
 
 
+def template_references() -> list[FieldReference]:
+    """The two files of ``configs/prompt_templates`` and the variables of each, in place of what is allowed."""
+    return [
+        FieldReference(
+            f"{name}.jinja2",
+            "a Jinja2 template of " + ", ".join(VARIABLES_BY_TEMPLATE[name]),
+            "the prompt builder file",
+            None,
+            words,
+        )
+        for name, words in _TEMPLATES.items()
+    ]
+
+
 def markdown() -> str:
-    """The tables of the manual, one for each kind of file; members are described once, with the member file."""
-    return "\n".join(_section(kind) for kind in KINDS.values())
+    """The tables of the manual: each kind of file, members once with the member file, and the model providers."""
+    return "\n".join([*(_section(kind) for kind in KINDS.values()), _providers()])
 
 
 def _fields(model: type[BaseModel], above: KeyPath = ()) -> Iterator[tuple[KeyPath, FieldInfo]]:
@@ -76,9 +105,11 @@ def _key(kind: Kind, path: KeyPath) -> str:
 
 def _default(kind: Kind, field: FieldInfo) -> str:
     if field.is_required():
-        return "required"
+        return _REQUIRED
     if field.default is PydanticUndefined:
-        return "see description"
+        computed = _WHEN_ABSENT.search(_words(field))
+        assert computed is not None, field  # noqa: S101  # the description of a computed default tells it
+        return computed[1]
     if field.default is None:
         return "not set"
     if kind is PROMPT_BUILDER and isinstance(field.default, str):
@@ -101,6 +132,17 @@ def _section(kind: Kind) -> str:
     if kind is TEAM:
         rows.append("| `team.members[]` | a list, each a table | `[]` |  | " + _MEMBERS + " |")
     return f"### {kind.name}: `configs/{kind.file}`\n\n" + "\n".join(rows) + "\n"
+
+
+def _providers() -> str:
+    rows = ["| prefix | also read as | key in | own server in | extra |", "| --- | --- | --- | --- | --- |"]
+    for provider in map(plugins.providers.get, plugins.providers):
+        if not provider.factory.startswith("mixseek."):
+            continue  # of a package that happens to be installed here
+        cells = ([provider.prefix], provider.aliases, provider.key_variables, [provider.address_variable])
+        written = (" or ".join(f"`{name}`" for name in names if name) for names in cells)
+        rows.append("| " + " | ".join([*written, f"`{provider.extra}`"]) + " |")
+    return "### built-in model providers\n\n" + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":
