@@ -3,10 +3,10 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Row", "Timing", "compare", "measure", "table"]
+__all__ = ["Row", "Timing", "columns", "compare", "measure", "table"]
 
 Work = Callable[[], object] | Callable[[], Awaitable[object]]
 
@@ -85,9 +85,19 @@ def table(title: str, rows: Sequence[Row]) -> str:
       a      1.00 ms   2.00 ms
     """
     head = ("what", "median", "p95", "limit", "limit median", "ratio", "aim")
-    cells = [head, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    return "\n".join([title, *(_line(line, widths) for line in cells)])
+    return columns(title, [head, *(_cells(row) for row in rows)], to_the_right={1, 2, 4, 5})
+
+
+def columns(title: str, cells: Sequence[Sequence[str]], to_the_right: Collection[int]) -> str:
+    """Lines of cells as aligned plain text.
+
+    >>> print(columns("t", [("a", "12"), ("bc", "3")], {1}))
+    t
+      a    12
+      bc    3
+    """
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    return "\n".join([title, *(_line(line, widths, to_the_right) for line in cells)])
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -100,8 +110,7 @@ def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms"
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    to_the_right = {1, 2, 4, 5}
+def _line(cells: Sequence[str], widths: Sequence[int], to_the_right: Collection[int]) -> str:
     padded = [
         cell.rjust(width) if column in to_the_right else cell.ljust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))

@@ -94,7 +94,7 @@ _SHAPES = (
             r"authorization[\\\"']*\s*[:=]\s*[\\\"']*(?:basic|bearer|token|apikey)\s+([^\s\\\"',;]{8,})", re.IGNORECASE
         ),
     ),
-    _Shape(("://",), re.compile(r"://[^\s/:@\"'<>]{0,256}:([^\s/@\"'<>]{1,256})@")),
+    _Shape(("@",), re.compile(r"://[^\s/:@\"'<>]{0,256}:([^\s/@\"'<>]{1,256})@")),
     _Shape(
         ("PRIVATE KEY-----",),
         re.compile(

@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from mixseek.config.manager import ConfigurationManager, RunSettings
-from mixseek.config.schema import OrchestratorSettings
+from mixseek.config.schema import OrchestratorSettings, TeamSettings
 from mixseek.errors import MixSeekError, ModelError, NoResultError, StorageError, TeamTimeoutError
 from mixseek.events import Event, Listener, RoundStarted, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
 from mixseek.llm import Backoff
@@ -66,7 +66,8 @@ class Orchestrator:
         self, user_prompt: str, timeout_seconds: int | None = None, execution_id: str | None = None
     ) -> ExecutionSummary:
         """Let all teams answer ``user_prompt``; ``timeout_seconds`` is for all rounds of one team."""
-        configured = ConfigurationManager(self._workspace.root).complete(self.settings)
+        # Hundreds of files take a while; whatever else runs on this loop goes on meanwhile.
+        configured = await asyncio.to_thread(ConfigurationManager(self._workspace.root).complete, self.settings)
         task = _task(self.settings, user_prompt, timeout_seconds, execution_id)
         run = open_run(
             task.execution_id,
@@ -119,26 +120,16 @@ class _Execution:
         self._results: list[LeaderBoardEntry] = []
         self._failures: list[FailedTeamInfo] = []
         run.events.subscribe(self._follow)
-        self._controllers = [
-            RoundController(
-                Path(reference.config),
-                workspace.root,
-                task,
-                configured.evaluator,
-                configured.judgment,
-                configured.prompt_builder,
-                on_round_complete=on_round_complete,
-                team_settings=team,
-                run=run,
-            )
-            for reference, team in zip(configured.orchestrator.teams, configured.teams, strict=True)
-        ]
+        self._workspace = workspace
+        self._on_round_complete = on_round_complete
+        self._controllers: list[RoundController] = []
 
     async def play(self) -> ExecutionSummary:
         """All teams, then the summary; results are returned even if the summary cannot be written."""
         started = time.monotonic()
         names = {team.team_id: team.team_name for team in self._configured.teams}
         where = {"execution_id": self._task.execution_id}
+        await self._make_controllers()
         await self._run.tell_for_good(
             RunStarted(**where, user_prompt=self._task.user_prompt, team_names=names, max_rounds=self._task.max_rounds)
         )
@@ -149,6 +140,25 @@ class _Execution:
         await self._save(summary)
         await self._tell_the_end(RunFinished(**where, summary=summary))
         return summary
+
+    async def _make_controllers(self) -> None:
+        """Build everything all teams need, with a breath between two teams for whatever else runs on this loop."""
+        for reference, team in zip(self._configured.orchestrator.teams, self._configured.teams, strict=True):
+            self._controllers.append(self._controller(reference.config, team))
+            await asyncio.sleep(0)
+
+    def _controller(self, config: str, team: TeamSettings) -> RoundController:
+        return RoundController(
+            Path(config),
+            self._workspace.root,
+            self._task,
+            self._configured.evaluator,
+            self._configured.judgment,
+            self._configured.prompt_builder,
+            on_round_complete=self._on_round_complete,
+            team_settings=team,
+            run=self._run,
+        )
 
     # --- one team -----------------------------------------------------------------------------------------------------
 

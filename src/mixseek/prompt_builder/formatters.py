@@ -8,6 +8,7 @@ import json
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from mixseek.clock import current_datetime
@@ -114,6 +115,7 @@ def preview(text: str, chars: int | None) -> str:
     return f"{text[:chars]}{_CUT}{text[len(text) - chars // 2 :]}"
 
 
+@lru_cache(maxsize=1024)
 def one_line(text: str) -> str:
     """``text`` as one harmless line: no control, format or line-breaking characters, and not endless.
 

@@ -10,7 +10,7 @@ import hashlib
 from typing import Self
 from uuid import uuid4
 
-from pydantic import AwareDatetime, Field, JsonValue, model_validator
+from pydantic import AwareDatetime, Field, JsonValue, SkipValidation, model_validator
 
 from mixseek.records import Record, Usage
 from mixseek.redaction import Redactor
@@ -29,6 +29,8 @@ __all__ = [
     "tool_key",
 ]
 
+# A walk through every value costs as much as writing it; what is no JSON is refused when it is written.
+_Json = SkipValidation[JsonValue]
 _VOLATILE = frozenset({"timestamp", "run_id", "conversation_id"})
 
 
@@ -86,8 +88,8 @@ class ModelCall(Record):
     key: str
     occurrence: int = Field(ge=0)
     model: str
-    request: JsonValue
-    answer: JsonValue = None
+    request: _Json
+    answer: _Json = None
     failure: CallFailure | None = None
     usage: Usage = Usage()
     cost_usd: float | None = None
@@ -108,9 +110,9 @@ class ToolResult(Record):
 
     scope: CallScope
     tool: str
-    arguments: JsonValue
+    arguments: _Json
     occurrence: int = Field(ge=0)
-    result: JsonValue
+    result: _Json
     started_at: AwareDatetime
     ended_at: AwareDatetime
 
@@ -124,7 +126,7 @@ class RoundPrompt(Record):
     role: str
     text: str
     clock: str
-    ranking: JsonValue = None
+    ranking: _Json = None
     nonce: str | None = None
     made_at: AwareDatetime
 
@@ -137,7 +139,7 @@ class JournalEvent(Record):
     sequence: int = Field(ge=0)
     kind: str
     at: AwareDatetime
-    payload: JsonValue
+    payload: _Json
     position: int | None = None
     """Where it stands in the file, for reading on from there; the journal sets it."""
 
