@@ -16,6 +16,7 @@ from mixseek.config.schema import OrchestratorSettings, TeamSettings
 from mixseek.errors import MixSeekError, ModelError, NoResultError, StorageError, TeamTimeoutError
 from mixseek.events import Event, Listener, RoundStarted, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
 from mixseek.llm import Backoff
+from mixseek.orchestrator.collector import long_lived
 from mixseek.records import (
     ExecutionStatus,
     ExecutionSummary,
@@ -133,9 +134,10 @@ class _Execution:
         await self._run.tell_for_good(
             RunStarted(**where, user_prompt=self._task.user_prompt, team_names=names, max_rounds=self._task.max_rounds)
         )
-        async with asyncio.TaskGroup() as group:
-            for controller in self._controllers:
-                group.create_task(self._play_team(controller))
+        with long_lived():
+            async with asyncio.TaskGroup() as group:
+                for controller in self._controllers:
+                    group.create_task(self._play_team(controller))
         summary = self._summary(time.monotonic() - started)
         await self._save(summary)
         await self._tell_the_end(RunFinished(**where, summary=summary))

@@ -1,0 +1,26 @@
+import gc
+
+from mixseek.orchestrator.collector import long_lived
+
+
+class Node:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_exists_is_spared_until_the_last_run_ends() -> None:
+    before = gc.get_freeze_count()
+    with long_lived():
+        assert gc.get_freeze_count() > before
+        with long_lived():
+            pass
+        assert gc.get_freeze_count() > before
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_is_made_inside_is_collected() -> None:
+    with long_lived():
+        gc.collect()
+        for _ in range(100):
+            Node()
+        assert gc.collect() >= 100
