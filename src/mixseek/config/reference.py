@@ -137,8 +137,8 @@ def _section(kind: Kind) -> str:
 def _providers() -> str:
     rows = ["| prefix | also read as | key in | own server in | extra |", "| --- | --- | --- | --- | --- |"]
     for provider in map(plugins.providers.get, plugins.providers):
-        if not provider.factory.startswith("mixseek."):
-            continue  # of a package that happens to be installed here
+        if not provider.factory.startswith("mixseek.llm."):
+            continue  # of another package, or for tests
         cells = ([provider.prefix], provider.aliases, provider.key_variables, [provider.address_variable])
         written = (" or ".join(f"`{name}`" for name in names if name) for names in cells)
         rows.append("| " + " | ".join([*written, f"`{provider.extra}`"]) + " |")

@@ -212,7 +212,7 @@ class Worker:
     def _locked(self, holder: str, job: Job) -> DatabaseLockedError:
         return DatabaseLockedError(
             f"{str(self.path)!r} is held by {holder}; waited {job.waited_for:g} s. "
-            "End that program, or raise lock_wait_seconds"
+            "End that program, or raise lock_wait_seconds ([storage] in the orchestrator file)"
         )
 
     def _had_lease(self, job: Job) -> bool:
