@@ -12,9 +12,9 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from mixseek.testing import FAULT_KINDS, ModelServer
 from mixseek.testing.server.faults import FaultKind
@@ -22,6 +22,7 @@ from soak.arena import Arena, Played, Team
 
 __all__ = ["CALM", "HANGING", "PLACES", "Place", "expected", "storm", "strike"]
 
+Row = dict[str, Any]
 Place = Literal["leader", "member", "evaluator", "judgment"]
 PLACES: Final[tuple[Place, ...]] = get_args(Place)
 CALM = "calm"
@@ -96,7 +97,8 @@ async def strike(place: Place, *, lasting: bool, kinds: Sequence[FaultKind] = FA
             for kind in kinds:
                 _arm(server, kind, place, count=None if lasting else 1)
             played = await asyncio.wait_for(arena.play(), BOUND_SECONDS)
-        return {team.word.removeprefix("x_"): _outcome(team, arena, played) for team in teams}
+        kept = {table: arena.rows(table) for table in ("leader_board", "round_history", "round_status")}
+        return {team.word.removeprefix("x_"): _outcome(team, kept, played) for team in teams}
 
 
 def _arm(server: ModelServer, kind: FaultKind, place: Place, count: int | None) -> None:
@@ -113,12 +115,13 @@ def _arm(server: ModelServer, kind: FaultKind, place: Place, count: int | None) 
 # --- what came of it --------------------------------------------------------------------------------------------------
 
 
-def _outcome(team: Team, arena: Arena, played: Played) -> str:
+def _outcome(team: Team, kept: Mapping[str, Sequence[Row]], played: Played) -> str:
     """The name of what became of a team; what has no name is told as it is."""
+    own = {table: [row for row in rows if row["team_id"] == team.word] for table, rows in kept.items()}
     result, failure = played.result(team.word), played.failure(team.word)
     end = (result and result.round_number, result and result.exit_reason, failure is not None)
-    scores = _scores(arena.rows("leader_board", "team_id = ?", team.word))
-    members, words = _members(arena, team), _words_of_judgment(arena, team)
+    scores, members = _scores(own["leader_board"]), _members(own["round_history"])
+    words = str(own["round_status"][0]["reasoning"])
     well, partial, judged = (2, "max_rounds_reached", False), (1, "partial_failure", True), words == "more is to come"
     good = ["SUCCESS"] * team.members
     outcomes = {
@@ -133,7 +136,7 @@ def _outcome(team: Team, arena: Arena, played: Played) -> str:
     return named[0] if len(named) == 1 else repr((end, scores, members, words, failure))
 
 
-def _scores(board: Sequence[dict[str, object]]) -> list[str]:
+def _scores(board: Sequence[Row]) -> list[str]:
     told = []
     for row in board:
         details = row["score_details"]
@@ -147,13 +150,8 @@ def _scores(board: Sequence[dict[str, object]]) -> list[str]:
     return told
 
 
-def _members(arena: Arena, team: Team) -> list[str]:
-    kept = arena.rows("round_history", "team_id = ?", team.word)
-    return [each["status"] for row in kept for each in row["member_submissions_record"]["submissions"]]
-
-
-def _words_of_judgment(arena: Arena, team: Team) -> str:
-    return str(arena.rows("round_status", "team_id = ? AND round_number = 1", team.word)[0]["reasoning"])
+def _members(history: Sequence[Row]) -> list[str]:
+    return [each["status"] for row in history for each in row["member_submissions_record"]["submissions"]]
 
 
 # --- storms -----------------------------------------------------------------------------------------------------------

@@ -37,6 +37,6 @@ async def test_a_model_that_hangs_holds_up_nobody(place: Place) -> None:
     assert outcomes == {kind: expected(kind, place, lasting=True) for kind in HANGING_ONES}
 
 
-@pytest.mark.parametrize("seed", [1, 4])
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_in_a_storm_every_team_has_an_outcome_and_every_token_is_counted(seed: int) -> None:
     assert await storm(seed) == ""

@@ -90,12 +90,32 @@ async def test_after_an_evaluator_failure_the_stored_submission_is_scored_and_no
 
 
 @pytest.mark.parametrize("kind", ["401", "spend_limit"])
-async def test_what_would_end_the_same_way_is_not_tried_again(tmp_path: Path, server: ModelServer, kind: Any) -> None:
+@pytest.mark.parametrize("model", ["leader-alpha", "judge"])
+async def test_what_would_end_the_same_way_is_not_tried_again(
+    tmp_path: Path, server: ModelServer, kind: Any, model: str
+) -> None:
     arena = scripted(tmp_path, server, LONE, orchestrator="max_rounds = 2\nmax_retries_per_team = 3")
-    server.fault(kind, model="leader-alpha")
+    server.fault(kind, model=model)
     played = await arena.play()
-    assert (attempts(played), asked(server, "leader-alpha")) == ([1], 1)
+    assert (attempts(played), asked(server, model)) == ([1], 1)
     assert "HTTP 4" in (played.failure("alpha") or "")
+
+
+async def test_after_a_metric_failed_and_was_tried_again_the_team_plays_its_other_rounds(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = scripted(
+        tmp_path,
+        server,
+        LONE,
+        orchestrator="max_rounds = 3\nmax_retries_per_team = 1",
+        evaluator="",
+        top_of_evaluator="max_retries = 0",
+    )
+    server.fault(503, model="judge", count=1)
+    played = await arena.play()
+    assert attempts(played) == [1, 2]
+    assert [row["score"] for row in arena.rows("leader_board")] == [70, 80, 75]
 
 
 async def test_a_passing_fault_shows_in_the_attempts_of_its_call_alone(tmp_path: Path, server: ModelServer) -> None:

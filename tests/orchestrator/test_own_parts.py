@@ -93,6 +93,8 @@ class NeverClean(Good):
 """
 
 METRICS = """
+import asyncio
+
 from mixseek.evaluator.metrics import BaseMetric
 from mixseek.models.evaluation_result import MetricScore
 
@@ -114,6 +116,11 @@ class Raising(BaseMetric):
         if round_number == 2:
             raise KeyError("the metric's own trouble")
         return MetricScore(metric_name="Raising", score=50)
+
+
+class CancelsItself(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        raise asyncio.CancelledError
 
 
 class GivesNothing(BaseMetric):
@@ -282,3 +289,8 @@ async def test_a_metric_that_gives_no_score_ends_the_team(tmp_path: Path, server
     arena, played = await with_metric(tmp_path, server, "GivesNothing")
     assert played.failure("alpha") == "metric 'My own' gave no MetricScore but int"
     assert [row["score"] for row in arena.rows("leader_board")] == [None]
+
+
+async def test_a_team_whose_task_is_cancelled_from_inside_does_not_vanish(tmp_path: Path, server: ModelServer) -> None:
+    _, played = await with_metric(tmp_path, server, "CancelsItself")
+    assert played.failure("alpha") == "something the team called cancelled the team's own task"

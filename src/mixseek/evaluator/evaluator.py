@@ -5,7 +5,7 @@ number leaves the submission unscored; a metric that fails is an :class:`Evaluat
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -97,13 +97,9 @@ class Evaluator:
         """All metrics of ``request`` and their weighted sum; the first that fails ends the others."""
         token = _prompt.set(prompt or self.build_prompt(request))
         try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_scored(weighed, request)) for weighed in self._metrics]
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+            scores = await _all([_scored(weighed, request) for weighed in self._metrics])
         finally:
             _prompt.reset(token)
-        scores = [task.result() for task in tasks]
         return EvaluationResult(metrics=scores, overall_score=self._overall(scores))
 
     def _overall(self, scores: Sequence[MetricScore]) -> float | None:
@@ -155,6 +151,21 @@ def _parameters(entry: MetricSettings, settings: EvaluatorSettings) -> ModelPara
     for layer in layers:
         top |= {name: value for name, value in layer.items() if value is not None}
     return ModelParams(**top)
+
+
+async def _all(scoring: Sequence[Coroutine[Any, Any, MetricScore]]) -> list[MetricScore]:
+    """Each one's score; the first failure is raised when all others have ended.
+
+    No TaskGroup: on Python 3.11 one that fails leaves the task that waits for it marked as being cancelled, and
+    pydantic-ai takes that at its word the next time it is asked.
+    """
+    tasks = [asyncio.create_task(each) for each in scoring]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:

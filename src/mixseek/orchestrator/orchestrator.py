@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
-from mixseek.errors import MixSeekError, ModelError, NoResultError, StorageError, TeamTimeoutError
+from mixseek.errors import MixSeekError, ModelError, NoResultError, RunError, StorageError, TeamTimeoutError
 from mixseek.events import Event, Listener, RoundStarted, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
 from mixseek.llm import Backoff
 from mixseek.orchestrator.collector import long_lived
@@ -138,6 +138,8 @@ class _Execution:
             async with asyncio.TaskGroup() as group:
                 for controller in self._controllers:
                     group.create_task(self._play_team(controller))
+        for controller in self._vanished():
+            await self._fail(controller, RunError("something the team called cancelled the team's own task"))
         summary = self._summary(time.monotonic() - started)
         await self._save(summary)
         await self._tell_the_end(RunFinished(**where, summary=summary))
@@ -161,6 +163,11 @@ class _Execution:
             team_settings=team,
             run=self._run,
         )
+
+    def _vanished(self) -> list[RoundController]:
+        """Teams whose task was cancelled although the run was not: a group of tasks says nothing of these."""
+        known = {entry.team_id for entry in self._results} | {failed.team_id for failed in self._failures}
+        return [controller for controller in self._controllers if controller.get_team_id() not in known]
 
     # --- one team -----------------------------------------------------------------------------------------------------
 
