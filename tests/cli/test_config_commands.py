@@ -538,7 +538,7 @@ def test_no_workspace_is_told_in_the_format_that_was_asked_for(capsys: pytest.Ca
         (["config", "shw"], "No such command 'shw'. Did you mean 'show'?"),
         (["--verson"], "No such option: --verson"),
         (["exec"], "Missing argument 'PROMPT'"),
-        (["config", "init", "--component", "x"], "'x' is not one of 'orchestrator', 'team'"),
+        (["config", "init", "--component", "x"], "Invalid value for '--component': 'x' is not one of"),
     ],
 )
 def test_a_wrong_command_line_is_told_without_a_traceback(

@@ -110,6 +110,7 @@ def test_the_highest_layer_wins_and_is_named(height: int, workspace: Path) -> No
         ("orchestrator", "MIXSEEK_BUDGET__MAX_TOKENS", "5", "budget.max_tokens", 5),
         ("team", "MIXSEEK_TEAM__TEAM_NAME", "X", "team_name", "X"),
         ("team", "MIXSEEK_TEAM__LEADER__STOP_SEQUENCES", '["END"]', "leader.stop_sequences", ["END"]),
+        ("team", "MIXSEEK_TEAM__ANSWER_SCHEMA", '{"type": "object"}', "answer_schema", {"type": "object"}),
         ("evaluator", "MIXSEEK_EVALUATOR__DEFAULT_MODEL", "ollama:b", "default_model", "ollama:b"),
         ("evaluator", "MIXSEEK_EVALUATOR__LLM_DEFAULT__TOP_P", "0.5", "llm_default.top_p", 0.5),
         ("judgment", "MIXSEEK_JUDGMENT__JUDGE_ON_FINAL_ROUND", "false", "judge_on_final_round", False),
@@ -142,6 +143,14 @@ def test_members_of_a_variable_are_traced_to_it(workspace: Path) -> None:
     manager = _manager(workspace, {"MIXSEEK_TEAM__MEMBERS": members})
     team = manager.load_team_settings(path)
     assert str(manager.get_trace_info(team, "members[0].model")) == "environment MIXSEEK_TEAM__MEMBERS[0].model"
+
+
+def test_a_table_of_any_shape_is_traced_to_its_place(workspace: Path) -> None:
+    text = TEAM.format(id="a") + '[team.answer_schema]\ntype = "object"\nrequired = ["x"]\n'
+    path = _write(workspace, "configs/agents/a.toml", text)
+    manager = _manager(workspace)
+    trace = manager.get_trace_info(manager.load_team_settings(path), "answer_schema")
+    assert str(trace) == "TOML configs/agents/a.toml: team.answer_schema"
 
 
 def test_a_value_of_the_wrong_type_names_its_variable(workspace: Path) -> None:

@@ -29,6 +29,14 @@ class _LazyGroup(TyperGroup):
             self.commands[args[0]] = typer.main.get_command(module.app)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # Typer passes on what pydantic said, with its name for the kind of error.
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
 
 app = typer.Typer(
     cls=_LazyGroup,

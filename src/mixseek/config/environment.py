@@ -1,6 +1,7 @@
 """Settings from variables: ``PREFIX_FIELD`` and, for a key inside a table, ``PREFIX_TABLE__KEY``.
 
 Text is taken as it is where a field takes text, numbers and booleans are read as such, lists and tables are JSON.
+Where a field takes a text or a table, what starts with a brace is a table.
 """
 
 import json
@@ -82,9 +83,10 @@ def _field_paths(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterabl
 
 
 def _parse(field: FieldInfo, text: str) -> Any:
-    if takes_text(field.annotation):
+    holds_json = any(_is_container(kind) for kind in alternatives(field.annotation))
+    if takes_text(field.annotation) and not (holds_json and text.lstrip().startswith("{")):
         return text
-    if any(_is_container(kind) for kind in alternatives(field.annotation)):
+    if holds_json:
         return json.loads(text)
     try:
         return TypeAdapter[Any](Any if field.annotation is None else field.annotation).validate_python(text)

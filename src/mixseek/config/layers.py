@@ -75,6 +75,11 @@ class Place:
         """The place of something within the value that is written here."""
         return Place(self.file, self.key + rest)
 
+    def around(self, rest: KeyPath) -> "Place":
+        """The place of the value that has something at ``rest`` written here; a variable of its own stays."""
+        ends_with_it = bool(rest) and self.key[-len(rest) :] == rest
+        return Place(self.file, self.key[: -len(rest)]) if ends_with_it else self
+
     def __str__(self) -> str:
         return ": ".join(part for part in (self.file, show_path(self.key)) if part)
 

@@ -685,11 +685,23 @@ def _climb(origins: Mapping[KeyPath, tuple[Origin, ...]], path: KeyPath) -> tupl
     return ()
 
 
+def _gather(origins: Mapping[KeyPath, tuple[Origin, ...]], path: KeyPath) -> tuple[Origin, ...]:
+    """The origins of a table, known only by those of its keys: first the ones that won a key, then those that lost."""
+    size = len(path)
+    inside = [(below[size:], found) for below, found in origins.items() if below[:size] == path]
+    ordered = [
+        *((rest, one) for rest, found in inside for one in found[:1]),
+        *((rest, one) for rest, found in inside for one in found[1:]),
+    ]
+    return tuple(dict.fromkeys(Origin(one.source, one.place.around(rest)) for rest, one in ordered))
+
+
 def _origins_at(settings: BaseModel, path: KeyPath) -> tuple[Origin, ...]:
     if not isinstance(settings, Settings | PromptBuilderSettings):
         return ()
     if settings._provenance.known:
-        return _climb(settings._provenance.origins, _as_keys(settings, path)) if _is_set(settings, path) else ()
+        origins, keys = settings._provenance.origins, _as_keys(settings, path)
+        return (_climb(origins, keys) or _gather(origins, keys)) if _is_set(settings, path) else ()
     return (Origin("argument"),) if path[0] in settings.model_fields_set else ()
 
 
