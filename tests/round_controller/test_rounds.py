@@ -10,7 +10,7 @@ import pytest
 from soak.arena import TASK, Arena, Played, Team, at_once, round_of
 
 from mixseek.config.manager import ConfigurationManager
-from mixseek.errors import NoResultError, TeamTimeoutError
+from mixseek.errors import DatabaseWriteError, NoResultError, TeamTimeoutError
 from mixseek.records import MemberSubmission, OrchestratorTask, RoundState
 from mixseek.round_controller import RoundController
 from mixseek.round_controller.run import open_run
@@ -244,7 +244,9 @@ async def test_the_prompt_given_to_run_round_wins_over_the_tasks(tmp_path: Path,
 
 
 @asynccontextmanager
-async def controller_in(tmp_path: Path, server: ModelServer, **limits: Any) -> AsyncIterator[RoundController]:
+async def controller_in(
+    tmp_path: Path, server: ModelServer, *, store: AggregationStore | None = None, **limits: Any
+) -> AsyncIterator[RoundController]:
     arena = Arena(tmp_path, server.base_url, [Team("alpha", members=0)])
     arena.script(server)
     manager = ConfigurationManager(tmp_path)
@@ -252,7 +254,8 @@ async def controller_in(tmp_path: Path, server: ModelServer, **limits: Any) -> A
     given = {"timeout_seconds": 60, "max_rounds": 2, **limits}
     task = OrchestratorTask(user_prompt=TASK, team_configs=[team], **given)
     providers = manager.get_providers_settings()
-    async with open_run(task.execution_id, Workspace(tmp_path), providers=providers, backoff=at_once) as run:
+    opened = open_run(task.execution_id, Workspace(tmp_path), store=store, providers=providers, backoff=at_once)
+    async with opened as run:
         yield RoundController(
             team,
             tmp_path,
@@ -318,6 +321,54 @@ async def test_a_store_that_was_handed_over_stays_open(tmp_path: Path, server: M
         )
         await controller.run_round(TASK, 60)
         assert len(await store.get_leader_board_ranking(task.execution_id)) == 1
+
+
+class FailsOnce(AggregationStore):
+    """A store that cannot write one thing the first time."""
+
+    def __init__(self, root: Path, method: str) -> None:
+        super().__init__(root)
+        self._fails = {method}
+
+    async def save_round_status(self, *args: Any, **values: Any) -> None:
+        self._maybe_fail("save_round_status")
+        await super().save_round_status(*args, **values)
+
+    async def mark_final_submission(self, *args: Any, **values: Any) -> None:
+        self._maybe_fail("mark_final_submission")
+        await super().mark_final_submission(*args, **values)
+
+    async def save_round(self, *args: Any, **values: Any) -> None:
+        self._maybe_fail("save_round")
+        await super().save_round(*args, **values)
+
+    def _maybe_fail(self, method: str) -> None:
+        if method in self._fails:
+            self._fails.clear()
+            raise DatabaseWriteError("made to fail")
+
+
+@pytest.mark.parametrize("method", ["save_round_status", "mark_final_submission"])
+async def test_what_was_decided_after_a_round_stays_decided_when_the_team_is_tried_again(
+    tmp_path: Path, server: ModelServer, method: str
+) -> None:
+    async with controller_in(tmp_path, server, store=FailsOnce(tmp_path, method), min_rounds=1) as controller:
+        server.on("judgment", [{"reasoning": "enough", "should_continue": False, "confidence_score": 1}] * 2)
+        with pytest.raises(DatabaseWriteError):
+            await controller.run_round(TASK, 60)
+        best = await controller.run_round(TASK, 60)
+    assert (best.round_number, best.exit_reason) == (1, "no_improvement_expected")
+    assert len(sent(server, "leader-alpha")) == 1
+    assert len(sent(server, "judgment")) == (2 if method == "save_round_status" else 1)
+
+
+async def test_a_round_that_could_not_be_written_is_not_generated_again(tmp_path: Path, server: ModelServer) -> None:
+    async with controller_in(tmp_path, server, store=FailsOnce(tmp_path, "save_round")) as controller:
+        with pytest.raises(DatabaseWriteError):
+            await controller.run_round(TASK, 60)
+        best = await controller.run_round(TASK, 60)
+    assert (best.round_number, best.score) == (2, 80)
+    assert len(sent(server, "leader-alpha")) == 2
 
 
 async def test_max_concurrent_members_is_respected(tmp_path: Path, server: ModelServer) -> None:

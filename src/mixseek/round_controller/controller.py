@@ -134,6 +134,7 @@ class RoundController:
         )
         self._history: list[RoundState] = []
         self._entries: list[LeaderBoardEntry] = []
+        self._decided: dict[int, bool] = {}
         self._unscored: _Submitted | None = None
         self._exit_reason: ExitReason = "max_rounds_reached"
         self._attempt = 0
@@ -180,12 +181,19 @@ class RoundController:
         )
 
     async def _play_rounds(self) -> LeaderBoardEntry:
-        for number in range(len(self._history) + 1, self._task.max_rounds + 1):
-            state = await self._play(number)
-            verdict = await self.should_continue_round(state)
-            if not verdict.should_continue:
-                break
+        while await self._goes_on():
+            await self._play(len(self._history) + 1)
         return await self.finish(self._exit_reason)
+
+    async def _goes_on(self) -> bool:
+        """Whether there is another round; what was decided stays decided when the team is tried again."""
+        if not self._history:
+            return True
+        latest = self._history[-1]
+        if latest.round_number not in self._decided:
+            verdict = await self.should_continue_round(latest)
+            self._decided[latest.round_number] = verdict.should_continue
+        return self._decided[latest.round_number]
 
     async def _play(self, number: int) -> RoundState:
         """One round, from the prompt to the leader board; a round without a submission has failed, but is a round."""
@@ -234,7 +242,6 @@ class RoundController:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
             await self._write(self._entry(state), state)
             raise
-        self._unscored = None
         self._run.tell(
             SubmissionEvaluated(
                 **self._where(), round_number=number, score=result.overall_score, metrics=result.metrics
@@ -340,6 +347,8 @@ class RoundController:
         usage = await self._write(entry, state)
         self._entries.append(entry)
         self.update_round_state(state)
+        # Not before it is kept: a team that is tried again has to find its submission, or it would be paid for twice.
+        self._unscored = None
         if failed:
             failure = RoundFailed(
                 **self._where(), state=state, entry=entry, usage=usage, reason=state.evaluation_feedback
