@@ -21,7 +21,8 @@ from pydantic import PrivateAttr
 from mixseek.records import EvaluationResult, MetricScore, Record, SubmissionRecord
 from mixseek.templating import check_template, compile_template
 
-Expectation = Literal["refused", "harmless"]
+# "either": how deep Python follows is not the same in all its versions.
+Expectation = Literal["refused", "harmless", "either"]
 SECRET = "UNDOCUMENTED-SECRET"
 CANARY = "MIXSEEK_CANARY"
 
@@ -50,6 +51,15 @@ _DEEP = "{% set n = namespace(x=[1]) %}{% for i in range(9000) %}{% set n.x = [n
 _LONG = "{% set s = 'ab c' * 750000 %}"
 
 HOSTILE: list[HostileTemplate] = [
+    *_group(
+        "time",
+        "either",
+        {
+            "deep lists printed": _DEEP + "{{ n.x }}",
+            "deep lists compared": _DEEP + "{% set a = n.x %}" + _DEEP + "{{ a == n.x }}",
+            "deep lists as json": _DEEP + "{{ n.x|tojson(2) }}",
+        },
+    ),
     *_group(
         "reach",
         "refused",
@@ -322,9 +332,6 @@ HOSTILE: list[HostileTemplate] = [
             "twins as default": _TWICE + "{{ nothing|default(n.x) }}",
             "twins url encoded": _TWICE + "{{ {'a': n.x}|urlencode }}",
             "twins as attributes": _TWICE + "{{ {'a': n.x}|xmlattr }}",
-            "deep lists printed": _DEEP + "{{ n.x }}",
-            "deep lists compared": _DEEP + "{% set a = n.x %}" + _DEEP + "{{ a == n.x }}",
-            "deep lists as json": _DEEP + "{{ n.x|tojson(2) }}",
             "namespace as a name for attr": _TWICE + "{{ ''|attr([n]) }}",
             "namespace as a name for map": _TWICE + "{{ [1]|map((n,))|list }}",
             "namespace as a name for select": _TWICE + "{{ [1]|select((n,))|list }}",

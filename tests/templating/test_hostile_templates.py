@@ -49,13 +49,15 @@ def assert_bounded(result: dict[str, Any]) -> None:
     assert not result["leaks"]
 
 
+OUTCOMES = {"refused": {"refused"}, "harmless": {"text"}, "either": {"refused", "text"}}
+
+
 @pytest.mark.parametrize("name", CORPUS)
 def test_hostile_template_is_refused_or_ends_in_harmless_text(
     name: str, rendered: dict[str, dict[str, Any]], canary: Path
 ) -> None:
     result = rendered[name]
-    expected = "refused" if CORPUS[name].expectation == "refused" else "text"
-    assert result["outcome"] == expected, result["text"]
+    assert result["outcome"] in OUTCOMES[CORPUS[name].expectation], result["text"]
     assert_bounded(result)
     assert not canary.exists()
 
