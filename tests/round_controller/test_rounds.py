@@ -199,6 +199,7 @@ async def test_a_team_whose_every_round_failed_has_no_result_and_says_why(tmp_pa
     assert played.summary.team_results == []
     assert "no round of team 'alpha' has a scored submission" in (played.failure("alpha") or "")
     assert [row["score"] for row in arena.rows("leader_board")] == [None, None]
+    assert sent(server, "judgment") == []
     (summary,) = arena.rows("execution_summary")
     assert summary["status"] == "failed"
 
