@@ -77,6 +77,7 @@ class Orchestrator:
             journal=self._journal,
             providers=configured.providers,
             orchestrator=self.settings,
+            is_new=execution_id is None,
             listeners=self._listeners,
             backoff=self._backoff,
         )

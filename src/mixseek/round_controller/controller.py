@@ -360,12 +360,11 @@ class RoundController:
 
     async def _write(self, entry: LeaderBoardEntry, state: RoundState) -> list[ModelUsage]:
         usage = self._bill(state.round_number)
-        if self._run.store is None:
-            self._run.memory.put(entry)
-        else:
+        if self._run.store is not None:
             await self._run.store.save_round(
                 entry, round_started_at=state.round_started_at, round_ended_at=state.round_ended_at, usage=usage
             )
+        self._run.memory.put(entry)
         return usage
 
     async def _keep_history(

@@ -85,6 +85,8 @@ class Run:
     memory: MemoryBoard = field(default_factory=MemoryBoard)
     owns_store: bool = True
     """Whether the store is closed with the run."""
+    is_new: bool = False
+    """Whether the store can hold no row of this execution but the run's own, so that memory knows the whole board."""
     _sequences: Counter[str | None] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -93,7 +95,7 @@ class Run:
     @property
     def board(self) -> RankingSource:
         """Where the ranking is read from."""
-        return self.memory if self.store is None else self.store
+        return self.memory if self.store is None or self.is_new else self.store
 
     def tell(self, event: Event) -> None:
         """Hand an event to whoever listens, and to the journal, which keeps it in its own time but in order."""
@@ -163,6 +165,7 @@ def open_run(
     journal: bool = True,
     providers: ProvidersSettings | None = None,
     orchestrator: OrchestratorSettings | None = None,
+    is_new: bool = False,
     listeners: Sequence[Listener] = (),
     backoff: Backoff | None = None,
 ) -> Run:
@@ -185,4 +188,5 @@ def open_run(
         journal=Journal(workspace.journal, redactor=redactor) if save_db and journal else None,
         events=EventBus(*listeners),
         owns_store=owns_store,
+        is_new=is_new,
     )

@@ -34,8 +34,10 @@ logger = logging.getLogger(__name__)
 
 Connection = duckdb.DuckDBPyConnection
 
-# Alone with the file: linger for the next step of a run, and let go now and then for those who take no turns.
-_LINGER_SECONDS = 0.02
+# Alone with the file: linger for the next step of a run as long as nobody comes, and let go now and then for those who
+# take no turns.
+_LINGER_SECONDS = 0.15
+_LOOK_UP_SECONDS = 0.01
 _HOLD_SECONDS = 1.0
 # In company: a burst each, so that twelve processes come round within about a second.
 _CONTENDED_LINGER_SECONDS = 0.002
@@ -242,11 +244,21 @@ class Worker:
         job: Job | None = first
         while job is not None:
             self._work_off(connection, [job, *self._waiting()])
-            contended = self._turn.contended()
-            hold = _CONTENDED_HOLD_SECONDS if contended else _HOLD_SECONDS
+            hold = _CONTENDED_HOLD_SECONDS if self._turn.contended() else _HOLD_SECONDS
             if not self._sound or self._leaving or self._stop.is_set() or time.monotonic() >= began + hold:
                 return
-            job = self._job_within(_CONTENDED_LINGER_SECONDS if contended else _LINGER_SECONDS)
+            job = self._linger()
+
+    def _linger(self) -> Job | None:
+        """The next job, if it comes soon; when others wait for the file, very soon."""
+        if self._turn.contended():
+            return self._job_within(_CONTENDED_LINGER_SECONDS)
+        until = time.monotonic() + _LINGER_SECONDS
+        while time.monotonic() < until and not self._turn.contended():
+            job = self._job_within(_LOOK_UP_SECONDS)
+            if job is not None:
+                return job
+        return None
 
     def _waiting(self) -> list[Job]:
         jobs: list[Job] = []
