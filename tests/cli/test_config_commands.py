@@ -224,6 +224,13 @@ def _in_order() -> list[tuple[str, str]]:
     return sorted(zip(KINDS, FILES, strict=True), key=lambda pair: pair[1].split("/"))
 
 
+def test_a_note_of_a_file_that_another_names_is_told_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOOGLE_API_KEY")
+    run("config", "init", "--component", "orchestrator")
+    notes = [line for line in run("config", "validate").out.splitlines() if "team.leader.model: no key" in line]
+    assert len(notes) == 1
+
+
 def test_validate_of_a_directory_checks_the_files_in_it(run: Run) -> None:
     run("config", "init")
     told = run("config", "validate", "configs/agents").out.splitlines()

@@ -972,6 +972,14 @@ CASES = [
         ],
     ),
     Case(
+        "a_judgment_file_with_one_key_of_an_evaluator",
+        "configs/orchestrator.toml",
+        '[orchestrator]\njudgment_config = "configs/mixed.toml"\n' + ONE_TEAM,
+        [
+            "configs/mixed.toml: default_model: unknown key; known are judge_on_final_round, max_retries, max_tokens, model, plateau_min_gain, plateau_rounds, seed, stop_sequences, system_instruction, target_score, temperature, timeout_seconds, top_p"
+        ],
+    ),
+    Case(
         "a_team_file_as_a_member",
         "configs/agents/x.toml",
         TEAM + '[[team.members]]\nconfig = "configs/agents/team.toml"\n',
@@ -1066,7 +1074,8 @@ def workspace(workspace: Path) -> Path:
         "plugins/other.py": "class Other:\n    pass\n",
         "plugins/members.py": MEMBERS,
         "plugins/metrics.py": METRICS,
-        "configs/scores.toml": 'default_model = "ollama:b"\n',
+        "configs/scores.toml": 'default_model = "ollama:b"\nmax_retries = 1\n',
+        "configs/mixed.toml": 'default_model = "ollama:b"\ntarget_score = 90\n',
     }
     for name, text in files.items():
         (workspace / name).parent.mkdir(parents=True, exist_ok=True)

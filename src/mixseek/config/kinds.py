@@ -109,8 +109,10 @@ def detect_kind(document: Mapping[str, Any], path: Path, shown: str) -> Kind:
 def other_kind(document: Mapping[str, Any], wanted: Kind) -> Kind | None:
     """The kind a file evidently is, where that is not the one that is wanted and nothing in it speaks for that one."""
     found = [kind for kind in KINDS.values() if _main_table(kind) in document] or _by_keys(document)
-    own = document.keys() & ({_main_table(wanted)} if _main_table(wanted) else wanted.keys)
-    return found[0] if found and wanted not in found and not own else None
+    if not found or wanted in found:
+        return None
+    own = {_main_table(wanted)} if _main_table(wanted) else wanted.keys - found[0].keys
+    return None if document.keys() & own else found[0]
 
 
 def toml_layer(kind: Kind, document: Mapping[str, Any], shown: str) -> Layer:
