@@ -193,7 +193,8 @@ def _metric_faults(metric: Mapping[str, Any], custom: Mapping[str, "_Found"], ar
     if kind in custom:
         found = custom[kind]
     elif kind in BUILT_IN_METRICS or (asks and kind == _text(metric, "name") and not _is_registered(kind, around)):
-        found = _Found(_NoOptions)
+        # Unseen code may know the name, and take options under it.
+        found = _Found(None if around.no_plugins and kind not in BUILT_IN_METRICS else _NoOptions)
     elif _is_registered(kind, around):
         found = _load(lambda: plugins.metrics.get(kind), kind)
         yield from _below(("type" if "type" in metric else "name",), found.faults)
