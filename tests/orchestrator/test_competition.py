@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak.arena import GO_ON, TASK, Arena, Played, Team
 
 from mixseek.events import RoundFinished
 from mixseek.records import LeaderBoardEntry, Standing, order_standings
 from mixseek.storage.journal_records import JournalEvent, RoundPrompt
 from mixseek.testing import ModelServer
+from soak.arena import GO_ON, TASK, Arena, Played, Team
 
 TEAMS = (
     Team("alpha", scores=(70, 80, 75), members=2),

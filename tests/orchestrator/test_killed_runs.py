@@ -1,4 +1,5 @@
 import pytest
+
 from soak.kills import kill_one
 
 

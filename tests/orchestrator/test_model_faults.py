@@ -1,9 +1,9 @@
 """Every fault of a model, wherever it strikes: the documented outcome, other teams untouched, nothing hangs."""
 
 import pytest
-from soak.faults import CALM, HANGING, PLACES, Place, expected, storm, strike
 
 from mixseek.testing import FAULT_KINDS
+from soak.faults import CALM, HANGING, PLACES, Place, expected, storm, strike
 
 QUICK = [kind for kind in FAULT_KINDS if kind not in HANGING]
 PASSING = {"429", "503", "reset_in_body", "cut_json", "wrong_tool", "empty_answer", "401"}

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak.arena import TASK, Arena, Played, Team
 
 from mixseek.errors import ConfigurationError
 from mixseek.events import Event, TeamFinished
 from mixseek.records import MemberSubmission, RoundState
 from mixseek.testing import ModelCall, ModelServer
+from soak.arena import TASK, Arena, Played, Team
 
 LONE = [Team("alpha", members=0)]
 ALONE = [*LONE, Team("beta", scores=(60, 65), members=0)]

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak.arena import Arena, Played, Team
 
 from mixseek.testing import ModelServer
+from soak.arena import Arena, Played, Team
 
 MEMBERS = """
 import asyncio

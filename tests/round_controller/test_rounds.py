@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from soak.arena import TASK, Arena, Played, Team, at_once, round_of
 
 from mixseek.config.manager import ConfigurationManager
 from mixseek.errors import DatabaseWriteError, NoResultError, TeamTimeoutError
@@ -17,6 +16,7 @@ from mixseek.round_controller.run import open_run
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.testing import ModelCall, ModelServer, ToolCall
 from mixseek.workspace import Workspace
+from soak.arena import TASK, Arena, Played, Team, at_once, round_of
 
 
 @pytest.fixture(autouse=True)

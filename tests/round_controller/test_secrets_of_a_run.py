@@ -23,6 +23,11 @@ async def test_a_key_in_an_answer_is_kept_nowhere(where: str, tmp_path: Path, mo
         settings = load_orchestrator_settings("configs/orchestrator.toml", tmp_path)
         summary = await Orchestrator(settings).execute("task")
     assert CANARY in summary.team_results[0].submission_content
-    kept = [path for path in tmp_path.iterdir() if path.name.startswith(("mixseek.db", "journal.db"))]
-    assert {"mixseek.db", "journal.db"} <= {path.name for path in kept}
-    assert [path.name for path in kept if CANARY.encode() in path.read_bytes()] == []
+    holding = files_holding(CANARY, tmp_path)
+    assert {"mixseek.db", "journal.db"} <= set(holding)
+    assert not any(holding.values())
+
+
+def files_holding(text: str, workspace: Path) -> dict[str, bool]:
+    kept = [path for path in workspace.iterdir() if path.name.startswith(("mixseek.db", "journal.db"))]
+    return {path.name: text.encode() in path.read_bytes() for path in kept}

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from soak.store import Scenario, describe, play
 
 
