@@ -1,6 +1,6 @@
 """The only place that knows model providers: ``"provider:name"`` to a model, its calls bounded, retried and counted."""
 
-from mixseek.llm.asking import ask
+from mixseek.llm.asking import ask, ask_for_text
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.calls import (
     CallJournal,
@@ -24,6 +24,7 @@ __all__ = [
     "ModelHub",
     "Scope",
     "ask",
+    "ask_for_text",
     "calling",
     "create_authenticated_model",
     "current_hub",

@@ -12,6 +12,7 @@ from pydantic_ai import (
     ModelRequestPart,
     ModelResponse,
     ModelSettings,
+    SystemPromptPart,
     ToolCallPart,
     ToolDefinition,
     ToolReturnPart,
@@ -23,7 +24,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from mixseek.errors import ModelOutputError
 from mixseek.llm.watched import DEFAULT_MAX_RETRIES
 
-__all__ = ["ask"]
+__all__ = ["ask", "ask_for_text"]
 
 OutputT = TypeVar("OutputT", bound=BaseModel)
 
@@ -57,6 +58,22 @@ async def ask(
             wrong = str(error)
             messages += [answer, ModelRequest(parts=_told(answer, wrong), instructions=instructions)]
     raise ModelOutputError(f"no usable answer: {wrong}", model=model.model_id, attempts=retries + 1)
+
+
+async def ask_for_text(
+    model: Model,
+    *,
+    prompt: str,
+    instructions: str | None = None,
+    system_prompt: str | None = None,
+    settings: ModelSettings | None = None,
+) -> list[ModelMessage]:
+    """Ask once for a text; the request and the answer, whatever the answer holds."""
+    parts: list[ModelRequestPart] = [SystemPromptPart(system_prompt)] if system_prompt else []
+    request = ModelRequest(parts=[*parts, UserPromptPart(prompt)], instructions=instructions)
+    instructed = [InstructionPart(instructions)] if instructions else None
+    answer = await model.request([request], settings, ModelRequestParameters(instruction_parts=instructed))
+    return [request, answer]
 
 
 class _WrongFormError(ValueError):

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from pydantic_ai import Agent, RunContext, Tool
+from pydantic_ai import Agent, ModelResponse, RunContext, Tool
 from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
 
 from mixseek.agents.member.base import BaseMemberAgent
@@ -15,7 +15,7 @@ from mixseek.agents.member.results import as_submission
 from mixseek.config.schema import MemberAgentConfig, TeamSettings
 from mixseek.errors import MixSeekError, SubmissionError
 from mixseek.events import Event, MemberCalled, MemberFinished
-from mixseek.llm import ModelHub, Scope, calling, messages_to_json, model_settings
+from mixseek.llm import ModelHub, Scope, ask_for_text, calling, messages_to_json, model_settings
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
 from mixseek.storage.journal import CallScope, Journal, Occurrences, ToolResult
@@ -68,10 +68,12 @@ class Leader:
         self._kept = None if journal is None else _MemberJournal(journal)
         leader = team.leader
         instruction = leader.system_instruction
+        self._instructions = DEFAULT_LEADER_SYSTEM_INSTRUCTION if instruction is None else instruction or None
+        self._model = hub.model(leader.model, fallback_models=leader.fallback_models)
         self._agent: Agent[_Round, str] = Agent(
-            hub.model(leader.model, fallback_models=leader.fallback_models),
+            self._model,
             deps_type=_Round,
-            instructions=DEFAULT_LEADER_SYSTEM_INSTRUCTION if instruction is None else instruction or None,
+            instructions=self._instructions,
             system_prompt=leader.system_prompt or (),
             model_settings=model_settings(leader),
             tools=[_tool(member) for member in members],
@@ -86,6 +88,8 @@ class Leader:
 
         What members gave is in ``submissions`` as soon as they gave it, so that it is known even if the leader fails.
         """
+        if not self._team.members and (turn := await self._answer_alone(prompt)):
+            return turn
         places = asyncio.Semaphore(self._team.max_concurrent_members)
         current = _Round(scope, emit, places, submissions, self._kept, self.absent)
         try:
@@ -95,6 +99,26 @@ class Leader:
         if not result.output.strip():
             raise SubmissionError("the leader gave an empty answer")
         return Turn(result.output, submissions, messages_to_json(result.all_messages()))
+
+    async def _answer_alone(self, prompt: str) -> Turn | None:
+        """Without members one question is enough, at a third of what an agent costs.
+
+        None if the answer is no text and may be asked for again: the agent can tell a model what was wrong with it.
+        """
+        leader = self._team.leader
+        messages = await ask_for_text(
+            self._model,
+            prompt=prompt,
+            instructions=self._instructions,
+            system_prompt=leader.system_prompt,
+            settings=model_settings(leader),
+        )
+        text = messages[-1].text if isinstance(messages[-1], ModelResponse) else None
+        if text and text.strip():
+            return Turn(text, [], messages_to_json(messages))
+        if leader.max_retries == 0:
+            raise SubmissionError("the leader gave an empty answer")
+        return None
 
 
 class _MemberJournal:
