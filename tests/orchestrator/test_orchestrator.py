@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from mixseek.errors import ConfigurationError
+from mixseek.errors import ConfigurationError, DatabaseReadError
 from mixseek.events import Event, TeamFinished
+from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import MemberSubmission, RoundState
-from mixseek.testing import ModelCall, ModelServer
+from mixseek.testing import ModelCall, ModelServer, write_workspace
 from soak.arena import TASK, Arena, Played, Team
 
 LONE = [Team("alpha", members=0)]
@@ -434,3 +435,14 @@ async def test_statuses_follow_the_rounds(tmp_path: Path, server: ModelServer) -
     assert status.started_at is not None
     assert status.completed_at is not None
     assert began - 1 <= status.started_at.timestamp() <= status.completed_at.timestamp()
+
+
+async def test_a_database_that_cannot_be_opened_is_told_before_a_call_is_paid(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    write_workspace(tmp_path, teams=1, base_url=server.base_url)
+    (tmp_path / "mixseek.db").write_bytes(b"not a database" * 1000)
+    settings = load_orchestrator_settings("configs/orchestrator.toml", tmp_path)
+    with pytest.raises(DatabaseReadError, match="is not a DuckDB database file"):
+        await Orchestrator(settings).execute("task")
+    assert server.bill.total.requests == 0

@@ -142,6 +142,9 @@ class Run:
         )
 
     async def __aenter__(self) -> Self:
+        if self.store is not None:
+            # A database that cannot be opened is found out before a call is paid for whose result could not be kept.
+            await self.store.get_leader_board(limit=0)
         await self.hub.__aenter__()
         return self
 

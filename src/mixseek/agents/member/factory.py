@@ -3,6 +3,7 @@
 from mixseek import plugins
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.config.schema import MemberAgentConfig
+from mixseek.errors import PluginError
 from mixseek.records import AgentType
 from mixseek.workspace import Workspace
 
@@ -34,6 +35,10 @@ class MemberAgentFactory:
 def _class_of(config: MemberAgentConfig, workspace: Workspace | None) -> type[BaseMemberAgent]:
     plugin = config.plugin
     if plugin is None:
+        if config.type in list(AgentType) and config.type not in plugins.members:
+            raise PluginError(
+                f"members of type {config.type!r} are not there yet: known are {', '.join(plugins.members)}"
+            )
         return plugins.members.get(config.type)
     path = None
     if plugin.path is not None:
