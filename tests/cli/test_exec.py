@@ -100,7 +100,13 @@ def _start(workspace: Path, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         cwd=workspace.parent,
         env=_environment(),
+        # Tests that run in the background inherit a Ctrl-C that is ignored; a command at a terminal does not.
+        preexec_fn=_hear_ctrl_c,
     )
+
+
+def _hear_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _until(true: Callable[[], bool], child: subprocess.Popen[str]) -> None:
