@@ -1,5 +1,6 @@
 """What the README and the examples show is what happens."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mixseek.testing import scripted, write_workspace
+from mixseek.events import Event
+from mixseek.testing import ModelServer, scripted, write_workspace
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,3 +68,28 @@ def test_every_link_between_documents_leads_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_the_page_on_python_plays_a_competition_and_tells_every_event(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "compete.py").write_text(block, encoding="utf-8")
+    with ModelServer() as server:
+        write_workspace(tmp_path, teams=1, max_rounds=1, base_url=server.base_url)
+        assert run("compete.py", ".", "task", cwd=tmp_path).splitlines()[-1].startswith("a ")
+    told = set(re.findall(r"^\| `(\w+)` \| .* \| .* \|$", page, re.MULTILINE))
+    assert {event.__name__ for event in Event.__subclasses__()} <= told
+
+
+def test_the_page_on_results_reads_a_journal(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```python\n(.*?Journal\(.*?)```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "read.py").write_text(block, encoding="utf-8")
+    with ModelServer() as server:
+        write_workspace(tmp_path, teams=1, max_rounds=1, base_url=server.base_url)
+        played = run(
+            "-m", "mixseek", "exec", "task", "-c", "configs/orchestrator.toml", "-w", ".", "-f", "json", cwd=tmp_path
+        )
+        printed = run("read.py", json.loads(played)["execution_id"], cwd=tmp_path)
+    assert "a 1 leader" in printed
+    assert "RunFinished" in printed

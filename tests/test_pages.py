@@ -131,13 +131,13 @@ def test_the_queries_of_the_page_on_results_find_something(played: Path) -> None
 
 
 def test_the_python_of_the_page_on_results_runs(played: Path) -> None:
-    retry, read = _blocks(RESULTS, "python")
+    retry, read, _journal = _blocks(RESULTS, "python")
     assert "'Team A'" in _run(retry + "print(rows)\n", played)
     assert _run(read, played).count("Team ") == 3
 
 
 def test_the_retry_of_the_page_on_results_waits_for_the_one_who_has_the_file(played: Path) -> None:
-    retry, _ = _blocks(RESULTS, "python")
+    retry, *_ = _blocks(RESULTS, "python")
     with duckdb.connect(str(played / "mixseek.db")):
         waiting = subprocess.Popen([sys.executable, "-c", retry + "assert rows\n"], cwd=played)
         with pytest.raises(subprocess.TimeoutExpired):

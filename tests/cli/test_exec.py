@@ -332,3 +332,25 @@ def test_help_tells_the_options_and_loads_no_model_code() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     for option in ("--config", "--timeout", "--dry-run", "--format", "--workspace", "--log-level", "--no-log-file"):
         assert option in ran.stdout
+
+
+def test_a_member_that_fails_is_told_and_its_traceback_is_in_the_log(
+    server: ModelServerProcess, workspace: Path
+) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    (workspace / "raising.py").write_text(
+        "from mixseek.agents.member.base import BaseMemberAgent\n"
+        "class Raising(BaseMemberAgent):\n"
+        "    async def execute(self, task, context=None, **kwargs):\n"
+        "        raise RuntimeError('out of order')\n"
+    )
+    team = workspace / "configs" / "agents" / "team-a.toml"
+    plugin = 'plugin = { path = "raising.py", agent_class = "Raising" }'
+    member = f'[[team.members]]\nname = "m"\ntype = "custom"\nmodel = "loopback:m"\n{plugin}\n'
+    team.write_text(team.read_text() + member)
+    ran = _run(workspace, TASK)
+    assert ran.returncode == 0
+    assert "a: member m failed: RuntimeError: out of order" in ran.stderr
+    log = (workspace / "logs" / "mixseek.log").read_text(encoding="utf-8")
+    assert "raise RuntimeError('out of order')" in log
+    assert "a: round 1 finished" in log

@@ -1,9 +1,11 @@
 """A line on standard error for every event worth knowing."""
 
+import logging
 from collections.abc import Callable
 
 from mixseek.events import (
     Event,
+    MemberFinished,
     RoundFailed,
     RoundFinished,
     RoundJudged,
@@ -18,6 +20,8 @@ from mixseek.records import ExecutionSummary
 __all__ = ["Progress"]
 
 _LONGEST_REASON = 200
+
+logger = logging.getLogger(__name__)
 
 
 class Progress:
@@ -35,7 +39,9 @@ class Progress:
             self.summary = event.summary
         words = _words(event)
         if words:
-            self._tell(f"{event.team_id}: {words}" if event.team_id is not None else words)
+            line = f"{event.team_id}: {words}" if event.team_id is not None else words
+            self._tell(line)
+            logger.info("%s", line)
 
     def interrupted(self) -> str:
         """What to say of a run that was stopped from outside."""
@@ -49,9 +55,12 @@ def _words(event: Event) -> str | None:
         case RunStarted():
             count = len(event.team_names)
             teams = f"{count} team{'s' * (count != 1)}"
-            return f"execution {event.execution_id}: {teams}, at most {event.max_rounds} rounds"
+            rounds = f"{event.max_rounds} round{'s' * (event.max_rounds != 1)}"
+            return f"execution {event.execution_id}: {teams}, at most {rounds}"
         case TeamStarted():
             return f"started ({event.team_name})" if event.attempt == 1 else f"tries again, attempt {event.attempt}"
+        case MemberFinished(submission=submission) if submission.status == "ERROR":
+            return f"member {submission.agent_name} failed: {_short(submission.error_message or 'no reason given')}"
         case RoundFinished():
             return f"round {event.entry.round_number} finished, {_score(event.entry.score)}"
         case RoundFailed():

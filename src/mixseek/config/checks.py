@@ -34,7 +34,16 @@ from mixseek.records import AgentType
 from mixseek.templating import TemplateFault, check_template
 from mixseek.workspace import Workspace
 
-__all__ = ["Fault", "Surroundings", "check", "check_clock", "check_prompt_templates", "later_fields", "metric_type"]
+__all__ = [
+    "Fault",
+    "Surroundings",
+    "check",
+    "check_clock",
+    "check_prompt_templates",
+    "kinds_to_come",
+    "later_fields",
+    "metric_type",
+]
 
 Fault = tuple[KeyPath, str]
 
@@ -47,6 +56,9 @@ _LATER: Mapping[type[BaseModel], frozenset[str]] = {
     TeamSettings: frozenset({"budget", "answer_schema"}),
     MemberAgentConfig: frozenset({"mcp_servers", "functions"}),
 }
+
+
+_LATER_KINDS = (AgentType.WEB_SEARCH, AgentType.WEB_FETCH, AgentType.CODE_EXECUTION)
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,17 @@ def _template_file_problems(file: Path, shown: str) -> Iterator[Problem]:
         return
     for fault in check_template(source, file.stem):
         yield Problem(_template_fault(fault), shown)
+
+
+def kinds_to_come(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[Fault]:
+    """Members of a kind that files may name but no run can have yet."""
+    if model is MemberAgentConfig:
+        kind = _text(values, "type", "agent_type")
+        if kind in _LATER_KINDS and kind not in plugins.members:
+            yield ("type",), f"members of type {kind!r} are not there yet: use plain or custom"
+    elif model is TeamSettings:
+        for number, member in _tables(values, "members"):
+            yield from _below(("members", number), kinds_to_come(MemberAgentConfig, member))
 
 
 def later_fields(settings: BaseModel, above: KeyPath = ()) -> Iterator[KeyPath]:

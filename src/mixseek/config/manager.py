@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
-from mixseek.config.checks import Surroundings, check, check_clock, check_prompt_templates, later_fields
+from mixseek.config.checks import Surroundings, check, check_clock, check_prompt_templates, kinds_to_come, later_fields
 from mixseek.config.environment import environment_layer, unclaimed
 from mixseek.config.kinds import (
     EVALUATOR,
@@ -308,6 +308,7 @@ class ConfigurationManager:
         without_key = models_without_key(model, values, known, self.workspace)
         heard = findings.problems if findings.for_a_run else findings.notes
         heard += (problem_at(place(path), text) for path, text in without_key)
+        heard += (problem_at(place(path), text) for path, text in kinds_to_come(model, values))
 
     def _merge(self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings) -> Merged:
         layers = self._layers(kind, document, shown, findings)

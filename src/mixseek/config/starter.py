@@ -16,7 +16,7 @@ timeout_per_team_seconds = 300    # all rounds of a team together, 10 to 3600
 max_concurrent_teams = 4          # teams that play at once
 max_retries_per_team = 2          # further tries of a team that failed
 max_rounds = 5                    # 1 to 10
-min_rounds = 2                    # before a judgment may stop a team
+# min_rounds = 2                  # before a judgment may stop a team; at most max_rounds
 submission_timeout_seconds = 300  # one submission
 judgment_timeout_seconds = 60     # one judgment
 
@@ -53,7 +53,7 @@ max_retries = 3
 
 [[team.members]]
 name = "analyst"
-type = "plain"                    # plain, web_search, web_fetch, code_execution or custom
+type = "plain"                    # plain or custom; web_search, web_fetch and code_execution are to come
 tool_description = "Thinks a question through and answers with its reasons."
 model = "google-gla:gemini-2.5-flash-lite"
 system_instruction = "You are a careful analyst. Answer the task you are given, with reasons."
@@ -69,17 +69,13 @@ _MEMBER = """\
 
 [agent]
 name = "researcher"
-type = "web_search"               # plain, web_search, web_fetch, code_execution or custom
-description = "Searches the web and reports what it found, with sources."
+type = "plain"                    # plain or custom; web_search, web_fetch and code_execution are to come
+description = "Looks at one part of the task in depth."
 model = "google-gla:gemini-2.5-flash-lite"
-system_instruction = "You are a researcher. Search the web, compare sources and name them."
+system_instruction = "You are a researcher. Answer the part of the task you are given, and say how sure you are."
 # temperature = 0.2               # 0 to 2
 # max_tokens = 4096
 max_retries = 3
-
-[agent.tool_settings.web_search]
-max_results = 10                  # 1 to 50
-timeout = 30                      # seconds
 
 # A custom member is a class of yours, a subclass of mixseek.agents.member.BaseMemberAgent:
 # type = "custom"

@@ -5,6 +5,7 @@ number leaves the submission unscored; a metric that fails is an :class:`Evaluat
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
@@ -55,6 +56,8 @@ class _Weighed:
     metric: BaseMetric
     weight: float
 
+
+logger = logging.getLogger(__name__)
 
 _prompt: ContextVar[str | None] = ContextVar("evaluator_prompt", default=None)
 
@@ -178,6 +181,7 @@ async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
         except MixSeekError as error:
             raise EvaluationError(f"metric {weighed.name!r} could not score: {error}") from error
         except Exception as error:  # a stranger's metric may raise anything
+            logger.warning("metric %r failed", weighed.name, exc_info=True)
             raise EvaluationError(f"metric {weighed.name!r} failed: {type(error).__name__}: {error}") from error
     if not isinstance(score, MetricScore):
         raise EvaluationError(f"metric {weighed.name!r} gave no MetricScore but {type(score).__name__}")

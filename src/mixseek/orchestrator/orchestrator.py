@@ -13,7 +13,15 @@ from uuid import uuid4
 
 from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
-from mixseek.errors import MixSeekError, ModelError, NoResultError, RunError, StorageError, TeamTimeoutError
+from mixseek.errors import (
+    ConfigurationError,
+    MixSeekError,
+    ModelError,
+    NoResultError,
+    RunError,
+    StorageError,
+    TeamTimeoutError,
+)
 from mixseek.events import Event, Listener, RoundStarted, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
 from mixseek.llm import Backoff
 from mixseek.orchestrator.collector import long_lived
@@ -67,6 +75,8 @@ class Orchestrator:
         self, user_prompt: str, timeout_seconds: int | None = None, execution_id: str | None = None
     ) -> ExecutionSummary:
         """Let all teams answer ``user_prompt``; ``timeout_seconds`` is for all rounds of one team."""
+        if not user_prompt.strip():
+            raise ConfigurationError("the prompt is empty: say what the teams have to do")
         # Hundreds of files take a while; whatever else runs on this loop goes on meanwhile.
         configured = await asyncio.to_thread(ConfigurationManager(self._workspace.root).complete, self.settings)
         task = _task(self.settings, user_prompt, timeout_seconds, execution_id)

@@ -161,7 +161,7 @@ class RoundController:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise TeamTimeoutError(f"all rounds together took longer than {timeout_seconds:g} s") from error
+            raise TeamTimeoutError(f"all rounds together took longer than {timeout_seconds:.3g} s") from error
 
     async def run_round_with_timeout(self, user_prompt: str, timeout_seconds: float) -> RoundResult:
         """:meth:`run_round` with what it consumed and how long it took."""

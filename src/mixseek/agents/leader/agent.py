@@ -1,6 +1,7 @@
 """The leader: one model with a tool for each member, and what it asked of them."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,8 @@ DEFAULT_LEADER_SYSTEM_INSTRUCTION = """
 """
 
 LEADER = "leader"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -190,9 +193,10 @@ async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]
         if _being_cancelled():
             raise
         return _failure(config, "it gave up its own work", "CancelledError")
-    except Exception as error:  # noqa: BLE001  # the edge where one member must not take down the others
+    except Exception as error:  # the edge where one member must not take down the others
         if limit.expired():
             return _failure(config, f"no answer within {config.timeout_seconds} s", "TIMEOUT")
+        logger.warning("member %r failed", config.name, exc_info=True)
         return _failure(config, f"{type(error).__name__}: {error}", type(error).__name__)
     if not isinstance(result, MemberAgentResult):
         return _failure(config, f"it gave no MemberAgentResult but {type(result).__name__}", "TypeError")
