@@ -18,6 +18,16 @@ def test_what_exists_is_spared_until_the_last_run_ends() -> None:
     assert gc.get_freeze_count() == 0
 
 
+def test_full_walks_are_rare_inside_and_as_before_afterwards() -> None:
+    before = gc.get_threshold()
+    with long_lived():
+        assert gc.get_threshold()[2] > before[2]
+        with long_lived():
+            pass
+        assert gc.get_threshold()[2] > before[2]
+    assert gc.get_threshold() == before
+
+
 def test_what_is_made_inside_is_collected() -> None:
     with long_lived():
         gc.collect()

@@ -146,15 +146,18 @@ class _Execution:
             RunStarted(**where, user_prompt=self._task.user_prompt, team_names=names, max_rounds=self._task.max_rounds)
         )
         with long_lived():
-            async with asyncio.TaskGroup() as group:
-                for controller in self._controllers:
-                    group.create_task(self._play_team(controller))
+            await self._play_teams()
+            summary = self._summary(time.monotonic() - started)
+            await self._save(summary)
+            await self._tell_the_end(RunFinished(**where, summary=summary))
+        return summary
+
+    async def _play_teams(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for controller in self._controllers:
+                group.create_task(self._play_team(controller))
         for controller in self._vanished():
             await self._fail(controller, RunError("something the team called cancelled the team's own task"))
-        summary = self._summary(time.monotonic() - started)
-        await self._save(summary)
-        await self._tell_the_end(RunFinished(**where, summary=summary))
-        return summary
 
     async def _make_controllers(self) -> None:
         """Build everything all teams need, with a breath between two teams for whatever else runs on this loop."""
