@@ -2,7 +2,6 @@
 """A corpus of broken files, each with all that a user is told about it."""
 
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -1086,13 +1085,6 @@ def workspace(workspace: Path) -> Path:
 def test_the_corpus_is_large_and_its_names_are_unique() -> None:
     assert len(CASES) >= 100
     assert len({case.name for case in CASES}) == len(CASES)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _loaded() -> None:
-    """The base classes of plugins stand above much code, whose loading is no part of a check's time."""
-    import_module("mixseek.agents.member.base")
-    import_module("mixseek.evaluator.metrics.base")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
