@@ -1,4 +1,5 @@
 import gc
+import weakref
 
 from mixseek.orchestrator.collector import long_lived
 
@@ -34,3 +35,15 @@ def test_what_is_made_inside_is_collected() -> None:
         for _ in range(100):
             Node()
         assert gc.collect() >= 100
+
+
+def test_no_walk_of_everything_is_due_when_a_run_ends_and_a_later_one_finds_its_garbage() -> None:
+    gc.collect()
+    with long_lived():
+        garbage = weakref.ref(Node())
+        for _ in range(100_000):
+            Node()
+        assert gc.get_count()[2] > gc.get_threshold()[1]
+    assert gc.get_count()[2] == 0
+    gc.collect()
+    assert garbage() is None

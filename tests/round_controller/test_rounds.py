@@ -298,6 +298,16 @@ async def test_a_controller_that_is_started_again_plays_only_what_is_missing(
     assert len(first) == 1
 
 
+async def test_a_controller_holds_the_messages_of_its_latest_round_alone(tmp_path: Path, server: ModelServer) -> None:
+    async with controller_in(tmp_path, server) as controller:
+        await controller.run_round(TASK, 60)
+        first, latest = controller.load_previous_round(1), controller.load_previous_round(2)
+    assert first is not None
+    assert latest is not None
+    assert (first.message_history, len(latest.message_history) > 0) == ([], True)
+    assert first.submission_content
+
+
 async def test_a_controller_whose_every_round_failed_raises(tmp_path: Path, server: ModelServer) -> None:
     server.fault("empty_answer", model="leader-alpha")
     async with controller_in(tmp_path, server) as controller:

@@ -35,5 +35,7 @@ def long_lived() -> Iterator[None]:
         with _lock:
             _users -= 1
             if not _users:
+                # Starts the count of young walks afresh: otherwise a walk of everything would be due at once.
+                gc.freeze()
                 gc.set_threshold(*_thresholds)
                 gc.unfreeze()

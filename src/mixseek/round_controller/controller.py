@@ -316,11 +316,13 @@ class RoundController:
         return next((state for state in self._history if state.round_number == round_number), None)
 
     def update_round_state(self, state: RoundState) -> None:
-        """Add a round to the history, or replace what was known of it."""
-        self._history = sorted(
-            [*(each for each in self._history if each.round_number != state.round_number), state],
-            key=lambda each: each.round_number,
-        )
+        """Add a round to the history, or replace what was known of it.
+
+        Only the latest round keeps its messages, with many teams the most of all that is held; the store has all.
+        """
+        known = {each.round_number: each for each in [*self._history, state]}
+        *earlier, latest = (known[number] for number in sorted(known))
+        self._history = [*(each.model_copy(update={"message_history": []}) for each in earlier), latest]
 
     async def finish(self, reason: ExitReason) -> LeaderBoardEntry:
         """Mark the best finished round as the team's final submission, with the reason it stopped."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from pydantic import JsonValue
@@ -55,7 +56,7 @@ class _Round:
 
 
 class Leader:
-    """A team's leader; its agent is built once and serves all rounds."""
+    """A team's leader; its agent is made once and serves all rounds."""
 
     def __init__(
         self,
@@ -73,13 +74,19 @@ class Leader:
         instruction = leader.system_instruction
         self._instructions = DEFAULT_LEADER_SYSTEM_INSTRUCTION if instruction is None else instruction or None
         self._model = hub.model(leader.model, fallback_models=leader.fallback_models)
-        self._agent: Agent[_Round, str] = Agent(
+        self._tools = [_tool(member) for member in members]
+
+    @cached_property
+    def _agent(self) -> Agent[_Round, str]:
+        """Made when first needed: most leaders without members never do."""
+        leader = self._team.leader
+        return Agent(
             self._model,
             deps_type=_Round,
             instructions=self._instructions,
             system_prompt=leader.system_prompt or (),
             model_settings=model_settings(leader),
-            tools=[_tool(member) for member in members],
+            tools=self._tools,
             name=LEADER,
             retries=leader.max_retries,
         )
