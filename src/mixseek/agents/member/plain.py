@@ -1,8 +1,10 @@
-"""A member that answers with its model alone."""
+"""A member that answers with its model, and with whatever tools its kind and its settings give it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic_ai import Agent
+from pydantic_ai.capabilities import AgentCapability
 
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.llm import current_hub, messages_to_json, model_settings, usage_record
@@ -16,6 +18,10 @@ class PlainMemberAgent(BaseMemberAgent):
 
     _agent: Agent[None, str] | None = None
 
+    def own_tools(self) -> Sequence[AgentCapability[None]]:
+        """The tools of this kind of member; a plain one has none of its own."""
+        return ()
+
     async def initialize(self) -> None:
         """Build the agent."""
         self._agent = Agent(
@@ -24,6 +30,7 @@ class PlainMemberAgent(BaseMemberAgent):
             system_prompt=self.config.system_prompt or (),
             model_settings=model_settings(self.config),
             name=self.agent_name,
+            capabilities=self.own_tools(),
         )
 
     async def execute(self, task: str, context: dict[str, Any] | None = None, **kwargs: Any) -> MemberAgentResult:
