@@ -22,7 +22,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import JsonValue
 
-__all__ = ["MARK", "MIN_SECRET_LENGTH", "RedactingFilter", "Redactor", "register_secret"]
+__all__ = ["MARK", "MIN_SECRET_LENGTH", "RedactedJson", "RedactingFilter", "Redactor", "register_secret"]
 
 MARK = "[redacted]"
 MIN_SECRET_LENGTH = 8
@@ -194,6 +194,12 @@ class _Needles:
         return cls(registered, needles, (*sorted(heads), *shaped), (*sorted(json_heads), *shaped))
 
 
+class RedactedJson(str):
+    """JSON text a redactor made, so that nobody has to look through it again."""
+
+    __slots__ = ()
+
+
 class Redactor:
     """Takes secrets out of texts and JSON values; with no secrets of its own it knows shapes and registered ones.
 
@@ -234,13 +240,13 @@ class Redactor:
             return self._entries(value)
         return value
 
-    def json_text(self, value: JsonValue, *, sort_keys: bool = False) -> str:
+    def json_text(self, value: JsonValue, *, sort_keys: bool = False) -> "RedactedJson":
         """``value`` as JSON without its secrets; ``ValueError`` if it is no JSON, NaN and infinity included."""
         text = _json_text(value, sort_keys)
         # Whatever is in a string of the value is in its JSON too, escaped; without a hint there is nothing to walk for.
         if _holds_any(self._needles.json_hints, text):
-            return _json_text(self.value(value), sort_keys)
-        return text
+            text = _json_text(self.value(value), sort_keys)
+        return RedactedJson(text)
 
     def _entries(self, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         entries: dict[str, JsonValue] = {}

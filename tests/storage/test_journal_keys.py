@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from mixseek.redaction import Redactor
-from mixseek.storage.journal import CallScope, call_key, tool_key
+from mixseek.storage.journal import CallScope, keyed_request, tool_key
 
 SCOPE = CallScope(execution_id="e", team_id="t", round_number=1, role="leader", agent_name="a")
 REDACTOR = Redactor(["the-secret-value"])
@@ -26,7 +26,7 @@ messages = st.lists(message, max_size=3)
 
 def key_of(sent: Any, *, scope: CallScope = SCOPE, **other: Any) -> str:
     request: dict[str, Any] = {"model": "m", "settings": {"temperature": 0}, "tools": [], "attempt": 0, **other}
-    return call_key(scope, messages=sent, redactor=REDACTOR, **request)
+    return keyed_request(scope, messages=sent, redactor=REDACTOR, **request).key
 
 
 def reversed_names(value: Any) -> Any:

@@ -22,7 +22,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from mixseek.records import ModelRole, ModelUsage, Usage
-from mixseek.storage.journal_records import CallScope, ModelCall, StartedCall
+from mixseek.storage.journal_records import CallScope, ModelCall, Request, StartedCall
 
 __all__ = ["CallJournal", "FinishedCall", "Meter", "Scope", "calling", "current_meter", "current_scope"]
 
@@ -58,7 +58,7 @@ class FinishedCall:
 class CallJournal(Protocol):
     """Where calls are kept as they happen; :class:`mixseek.storage.journal.Journal` is one."""
 
-    def call_key(
+    def request(
         self,
         scope: CallScope,
         *,
@@ -67,8 +67,8 @@ class CallJournal(Protocol):
         tools: JsonValue,
         messages: JsonValue,
         attempt: int = 0,
-    ) -> str:
-        """The same for the same request, also in another run of the program."""
+    ) -> Request:
+        """The request as it is kept; its key is the same for the same request, also in another run of the program."""
         ...
 
     async def find_call(self, key: str, occurrence: int) -> ModelCall | None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import JsonValue
 from pydantic_ai import ModelMessage, ModelResponse, ModelSettings, RunContext
 from pydantic_ai import models as pydantic_ai_models
 from pydantic_ai.messages import ModelResponseStreamEvent
@@ -37,7 +36,7 @@ from mixseek.llm.per_loop import PerLoop
 from mixseek.llm.prices import PriceList
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
 from mixseek.records import Usage, utc_now
-from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, StartedCall, new_call_id
+from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, Request, StartedCall, new_call_id
 
 __all__ = ["DEFAULT_MAX_RETRIES", "DEFAULT_TIMEOUT_SECONDS", "Places", "WatchedModel"]
 
@@ -91,10 +90,9 @@ class _Entry:
     """A call on its way into the journal."""
 
     journal: CallJournal
-    key: str
+    request: Request
     occurrence: int
     scope: Scope
-    request: dict[str, JsonValue]
     call_id: str = field(default_factory=new_call_id)
 
 
@@ -271,18 +269,21 @@ class WatchedModel(WrapperModel):
         """None where nobody keeps calls: making JSON of them is not free."""
         if meter is None or meter.journal is None or scope is None:
             return None
-        said, how, tools = messages_to_json(messages), settings_to_json(settings), parameters_to_json(parameters)
-        key = meter.journal.call_key(
-            scope, model=self._named, settings=how, tools=tools, messages=said, attempt=scope.attempt
+        request = meter.journal.request(
+            scope,
+            model=self._named,
+            settings=settings_to_json(settings),
+            tools=parameters_to_json(parameters),
+            messages=messages_to_json(messages),
+            attempt=scope.attempt,
         )
-        request: dict[str, JsonValue] = {"messages": said, "settings": how, "parameters": tools}
-        return _Entry(meter.journal, key, meter.occurrence(key), scope, request)
+        return _Entry(meter.journal, request, meter.occurrence(request.key), scope)
 
     async def _known(self, meter: Meter | None, entry: _Entry | None) -> ModelResponse | None:
         """The answer the journal has, when the run is to use what it has."""
         if meter is None or entry is None or not meter.reuse_answers:
             return None
-        known = await entry.journal.find_call(entry.key, entry.occurrence)
+        known = await entry.journal.find_call(entry.request.key, entry.occurrence)
         if known is None:
             return None
         meter.record(FinishedCall(entry.scope, self._named, known.usage, known.cost_usd, 0, 0.0, reused=True))
@@ -293,7 +294,7 @@ class WatchedModel(WrapperModel):
             started = StartedCall(
                 call_id=entry.call_id,
                 scope=entry.scope,
-                key=entry.key,
+                key=entry.request.key,
                 occurrence=entry.occurrence,
                 model=self._named,
                 started_at=course.started_at,
@@ -331,10 +332,10 @@ class WatchedModel(WrapperModel):
         return ModelCall(
             call_id=entry.call_id,
             scope=entry.scope,
-            key=entry.key,
+            key=entry.request.key,
             occurrence=entry.occurrence,
             model=self._named,
-            request=entry.request,
+            request=entry.request.text,
             answer=None if answer is None else answer_to_json(answer),
             failure=None if failure is None else _failure(failure),
             usage=course.usage,

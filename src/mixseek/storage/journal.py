@@ -6,8 +6,8 @@ method that records returns after the commit that holds its record, and many rec
 the redactor on its way in.
 
     async with Journal(workspace.root / JOURNAL_NAME, redactor=Redactor.from_environment()) as journal:
-        key = journal.call_key(scope, model=model, settings=settings, tools=tools, messages=messages)
-        known = await journal.find_call(key, occurrences.next(key))
+        request = journal.request(scope, model=model, settings=settings, tools=tools, messages=messages)
+        known = await journal.find_call(request.key, occurrences.next(request.key))
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from typing import Any, Self, TypeVar
 from pydantic import JsonValue
 
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
-from mixseek.redaction import Redactor
+from mixseek.redaction import RedactedJson, Redactor
 from mixseek.storage.journal_file import abandon, file_identity, forget_after_fork, open_for_reading, read_error
 from mixseek.storage.journal_records import (
     Attempt,
@@ -35,10 +35,11 @@ from mixseek.storage.journal_records import (
     CallScope,
     JournalEvent,
     ModelCall,
+    Request,
     RoundPrompt,
     StartedCall,
     ToolResult,
-    call_key,
+    keyed_request,
     new_call_id,
     tool_key,
 )
@@ -53,10 +54,11 @@ __all__ = [
     "JournalEvent",
     "ModelCall",
     "Occurrences",
+    "Request",
     "RoundPrompt",
     "StartedCall",
     "ToolResult",
-    "call_key",
+    "keyed_request",
     "new_call_id",
     "tool_key",
 ]
@@ -136,7 +138,7 @@ class Journal:
 
     # --- finding what is already there ---
 
-    def call_key(
+    def request(
         self,
         scope: CallScope,
         *,
@@ -145,9 +147,9 @@ class Journal:
         tools: JsonValue,
         messages: JsonValue,
         attempt: int = 0,
-    ) -> str:
-        """The key of a request, made with this journal's redactor."""
-        return call_key(
+    ) -> Request:
+        """A request as this journal keeps it, with its key."""
+        return keyed_request(
             scope,
             model=model,
             settings=settings,
@@ -442,7 +444,7 @@ class _RowMaker:
 
     def _json(self, name: str, value: JsonValue) -> str:
         try:
-            text = self._redactor.json_text(value)
+            text = value if isinstance(value, RedactedJson) else self._redactor.json_text(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise UnstorableValueError(f"{name} is no JSON value the journal can keep: {error}") from error
         return text if _is_unicode(text) else _with_escaped_surrogates(name, text)

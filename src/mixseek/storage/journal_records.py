@@ -7,13 +7,14 @@ requests that repeat it must still be found.
 """
 
 import hashlib
+from dataclasses import dataclass
 from typing import Self
 from uuid import uuid4
 
 from pydantic import AwareDatetime, Field, JsonValue, SkipValidation, model_validator
 
 from mixseek.records import Record, Usage
-from mixseek.redaction import Redactor
+from mixseek.redaction import RedactedJson, Redactor
 
 __all__ = [
     "Attempt",
@@ -21,10 +22,11 @@ __all__ = [
     "CallScope",
     "JournalEvent",
     "ModelCall",
+    "Request",
     "RoundPrompt",
     "StartedCall",
     "ToolResult",
-    "call_key",
+    "keyed_request",
     "new_call_id",
     "tool_key",
 ]
@@ -89,6 +91,7 @@ class ModelCall(Record):
     occurrence: int = Field(ge=0)
     model: str
     request: _Json
+    """A JSON value, or the text of a :class:`Request`, which is kept as it is."""
     answer: _Json = None
     failure: CallFailure | None = None
     usage: Usage = Usage()
@@ -144,7 +147,17 @@ class JournalEvent(Record):
     """Where it stands in the file, for reading on from there; the journal sets it."""
 
 
-def call_key(
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model is asked, as it is kept, and the hash of it."""
+
+    text: RedactedJson
+    """JSON with ``messages``, ``parameters`` and ``settings``."""
+    key: str
+    """Two requests share it when the second may be answered with what the first was answered."""
+
+
+def keyed_request(
     scope: CallScope,
     *,
     model: str,
@@ -153,15 +166,18 @@ def call_key(
     messages: JsonValue,
     attempt: int = 0,
     redactor: Redactor,
-) -> str:
-    """The hash two requests share when the second may be answered with what the first was answered."""
+) -> Request:
+    """A request in the one form that is both kept and hashed: making JSON of it twice would cost twice."""
     lasting = [_lasting_message(message) for message in messages] if isinstance(messages, list) else messages
-    return _hash([*_parts(scope), model, settings, tools, lasting, attempt], redactor)
+    asked: JsonValue = {"messages": lasting, "parameters": tools, "settings": settings}
+    text = redactor.json_text(asked, sort_keys=True)
+    whose = redactor.json_text([*_parts(scope), model, attempt])
+    return Request(text, _digest(whose, text))
 
 
 def tool_key(scope: CallScope, tool: str, arguments: JsonValue, *, redactor: Redactor) -> str:
     """The hash two uses of a tool share when they ask for the same."""
-    return _hash([*_parts(scope), tool, arguments], redactor)
+    return _digest(redactor.json_text([*_parts(scope), tool, arguments], sort_keys=True))
 
 
 def _parts(scope: CallScope) -> list[JsonValue]:
@@ -183,6 +199,5 @@ def _without_volatile(entries: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {name: value for name, value in entries.items() if name not in _VOLATILE}
 
 
-def _hash(parts: list[JsonValue], redactor: Redactor) -> str:
-    canonical = redactor.json_text(parts, sort_keys=True)
-    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
