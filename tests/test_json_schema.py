@@ -164,7 +164,7 @@ def test_references_within_the_schema_and_to_a_draft_are_followed() -> None:
                 | {"40": {"type": "string"}},
                 "items": {"$ref": "#/$defs/0"},
             },
-            [1],
+            ["x"],
         ),
     ],
 )
