@@ -74,7 +74,9 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """What ``name`` stands for, imported now if it was registered as a string."""
-        load_entry_points()
+        # Looked up first: what is known needs no code of others.
+        if name not in self._targets:
+            load_entry_points()
         if name not in self._targets:
             raise PluginError(f"unknown {self.kind} {name!r}: known are {', '.join(self) or 'none'}")
         target = self._targets[name]

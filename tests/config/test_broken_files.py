@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from mixseek.cli import main
+from mixseek.metrics import BUILT_IN_METRICS
 
 ONE_TEAM = '[[orchestrator.teams]]\nconfig = "configs/agents/team.toml"\n'
 TEAM = '[team]\nteam_id = "t"\nteam_name = "T"\n'
@@ -29,12 +30,18 @@ class Alone(BaseMemberAgent):
     async def execute(self, task, context=None, **more): ...
 """
 METRICS = """\
-from mixseek.evaluator.metrics.base import BaseMetric
+from pydantic import Field
+from mixseek.evaluator.metrics.base import BaseMetric, MetricOptions
 class Abstract(BaseMetric): pass
 class Blocking(BaseMetric):
     def evaluate(self, user_query, submission, **more): ...
 class Limited(BaseMetric):
     def __init__(self, limit): ...
+    async def evaluate(self, user_query, submission, **more): ...
+class Modelled(BaseMetric):
+    class Options(MetricOptions):
+        most: int = Field(default=3, ge=1)
+    def __init__(self, options): ...
     async def evaluate(self, user_query, submission, **more): ...
 """
 
@@ -703,7 +710,7 @@ CASES = [
         "configs/evaluator.toml",
         '[[metrics]]\nname = "Mine"\ntype = "Brevity"\nsystem_instruction = "x"\n',
         [
-            "configs/evaluator.toml: metrics[0].type: unknown metric 'Brevity'; known are ClarityCoherence, Coverage, LLMPlain, Relevance"
+            f"configs/evaluator.toml: metrics[0].type: unknown metric 'Brevity'; known are {', '.join(sorted(BUILT_IN_METRICS))}"
         ],
     ),
     Case(
@@ -1057,6 +1064,43 @@ CASES = [
         [
             "configs/evaluator.toml: metrics[0].options: Coverage takes none: take them out",
             "configs/evaluator.toml: metrics[1].options: Tone takes none: take them out",
+        ],
+    ),
+    Case(
+        "options_of_a_metric_in_code",
+        "configs/evaluator.toml",
+        '[[metrics]]\nname = "Length"\noptions = {maximun = 3, minimum = "4"}\n'
+        '[[metrics]]\nname = "How long"\ntype = "Length"\noptions = {minimum = 5, maximum = 4}\n'
+        '[[metrics]]\nname = "Terms"\noptions = {required = "one"}\n',
+        [
+            "configs/evaluator.toml: metrics[0].options.minimum: '4' is not allowed: must be a whole number from 1 up",
+            'configs/evaluator.toml: metrics[0].options.maximun: unknown key; did you mean "maximum"?',
+            "configs/evaluator.toml: metrics[1].options.minimum: minimum (5) must be <= maximum (4)",
+            "configs/evaluator.toml: metrics[2].options.required: 'one' is not allowed: must be a list, each text, as in [\"one\"]",
+        ],
+    ),
+    Case(
+        "options_a_metric_in_code_needs",
+        "configs/evaluator.toml",
+        '[[metrics]]\nname = "Length"\n',
+        ["configs/evaluator.toml: metrics[0].options: say how long it should be: minimum, maximum or both"],
+    ),
+    Case(
+        "options_that_a_metric_of_ones_own_offers_a_model_of",
+        "configs/evaluator.toml",
+        '[[metrics]]\nname = "M"\noptions = {most = 0, mosst = 1}\n[custom_metrics]\nM = {path = "plugins/metrics.py", class = "Modelled"}\n',
+        [
+            "configs/evaluator.toml: metrics[0].options.most: 0 is not allowed: must be a whole number from 1 up",
+            'configs/evaluator.toml: metrics[0].options.mosst: unknown key; did you mean "most"?',
+        ],
+    ),
+    Case(
+        "a_model_for_a_metric_that_asks_none",
+        "configs/evaluator.toml",
+        '[[metrics]]\nname = "Short"\ntype = "Length"\nmodel = "openai:gpt-5"\nsystem_instruction = "x"\noptions = {maximum = 9}\n',
+        [
+            "configs/evaluator.toml: metrics[0].model: Length is computed in code and asks no model: take it out",
+            "configs/evaluator.toml: metrics[0].system_instruction: Length is computed in code and asks no model: take it out",
         ],
     ),
 ]

@@ -1,6 +1,7 @@
 """The evaluator: metrics at the same time, weights, judges that see data only, and what cannot be scored."""
 
 import asyncio
+import threading
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 import pytest
 
 from mixseek.config.schema import EvaluatorSettings, MetricSettings, PromptBuilderSettings
-from mixseek.errors import EvaluationError
+from mixseek.errors import ConfigurationError, EvaluationError
 from mixseek.evaluator import EvaluationRequest, Evaluator
-from mixseek.evaluator.metrics import BaseMetric, LLMJudgeMetric
+from mixseek.evaluator.metrics import BaseMetric, LLMJudgeMetric, Measured
+from mixseek.evaluator.metrics.length import Length
 from mixseek.records import MetricScore
 from mixseek.testing import Match, ModelCall, scripted
 
@@ -206,6 +208,41 @@ async def test_a_custom_metric_of_a_file_may_have_any_key_and_options(tmp_path: 
     )
     result = await Evaluator(settings, workspace=tmp_path).evaluate(REQUEST)
     assert [(score.metric_name, score.score) for score in result.metrics] == [("短さ", 40.0)]
+
+
+async def test_a_metric_in_code_is_made_with_its_options_and_asks_nobody() -> None:
+    with scripted() as script:
+        script.on(Match("*"), lambda call: pytest.fail("a model was asked"))
+        result = await evaluator({"name": "長さ", "type": "Length", "options": {"minimum": 4}}).evaluate(REQUEST)
+    # 2 of 4 characters, 2 below, over a width of 2
+    assert [(score.metric_name, score.score) for score in result.metrics] == [("長さ", 0.0)]
+    assert result.feedback_summary == "長さ: 2 characters: write at least 4"
+
+
+async def test_an_instruction_under_the_name_of_a_metric_in_code_is_a_judge() -> None:
+    with scripted() as script:
+        script.on(Match("judge", contains="長さを見る"), [{"evaluator_comment": "長い", "score": 12}])
+        result = await judged({"name": "Length", "system_instruction": "長さを見る"}).evaluate(REQUEST)
+    assert result.overall_score == 12
+
+
+def test_options_that_are_wrong_are_told_before_anything_is_scored() -> None:
+    with pytest.raises(ConfigurationError, match="options of metric 'L': minimum: 0 is not allowed: must be a whole"):
+        evaluator({"name": "L", "type": "Length", "options": {"minimum": 0}})
+
+
+async def test_much_text_is_measured_beside_the_event_loop() -> None:
+    where: list[int] = []
+
+    class Noting(Length):
+        def measure(self, submission: str, reference: str | None) -> Measured:
+            where.append(threading.get_ident())
+            return super().measure(submission, reference)
+
+    metric = Noting(Length.Options(minimum=1))
+    await metric.evaluate("問い", "短い")
+    await metric.evaluate("問い", "長い" * 20_000)
+    assert [each == threading.get_ident() for each in where] == [True, False]
 
 
 async def test_a_judge_of_ones_own_only_says_what_to_look_for() -> None:

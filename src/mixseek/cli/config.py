@@ -10,7 +10,7 @@ import typer
 from pydantic import BaseModel
 
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
-from mixseek.config.checks import metric_type
+from mixseek.config.checks import type_of_metric
 from mixseek.config.kinds import KINDS, ORCHESTRATOR, PROMPT_BUILDER, Kind
 from mixseek.config.layers import KeyPath, TraceInfo, show_path, show_value
 from mixseek.config.manager import ConfigurationManager, Report, is_explicit
@@ -257,7 +257,7 @@ def _effective(manager: ConfigurationManager, settings: BaseModel) -> dict[str, 
     masked = mask(settings.model_dump(mode="json", by_alias=True))
     if isinstance(settings, EvaluatorSettings):
         for metric, shown in zip(settings.metrics, masked["metrics"], strict=True):
-            shown["type"] = metric_type(metric, settings)
+            shown["type"] = type_of_metric(metric, settings)
     fields = [
         _as_json(show_path(kind.key(keys)), manager.get_trace_info(settings, path), value)
         for path, keys, value in _leaves(settings, masked)

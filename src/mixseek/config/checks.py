@@ -12,24 +12,26 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from mixseek import plugins
 from mixseek.clock import timezone_from_environment
 from mixseek.config.layers import KeyPath
-from mixseek.config.problems import no_such_file
+from mixseek.config.problems import faults_of, no_such_file
 from mixseek.config.reading import read_text, referred_file
 from mixseek.config.schema import (
-    BUILT_IN_METRICS,
     PROMPTS,
     EvaluatorSettings,
+    LLMDefaultSettings,
     MemberAgentConfig,
+    MetricOptions,
     MetricSettings,
     OrchestratorSettings,
     PromptBuilderSettings,
     TeamSettings,
 )
 from mixseek.errors import ConfigurationError, PluginError, Problem
+from mixseek.metrics import BUILT_IN_METRICS, CODE_METRICS, JUDGES, metric_type
 from mixseek.records import AgentType
 from mixseek.templating import TemplateFault, check_template
 from mixseek.workspace import Workspace
@@ -42,7 +44,8 @@ __all__ = [
     "check_prompt_templates",
     "kinds_to_come",
     "later_fields",
-    "metric_type",
+    "options_model",
+    "type_of_metric",
 ]
 
 Fault = tuple[KeyPath, str]
@@ -87,10 +90,17 @@ def check(model: type[BaseModel], values: Mapping[str, Any], around: Surrounding
         yield from _reference_faults(_text(values, "reference"), around)
 
 
-def metric_type(metric: MetricSettings, settings: EvaluatorSettings) -> str:
+def type_of_metric(metric: MetricSettings, settings: EvaluatorSettings) -> str:
     """The class a metric is of: one that only has an instruction of its own is asked as ``LLMPlain``."""
-    known = metric.type in BUILT_IN_METRICS or metric.type in settings.custom_metrics or metric.type in plugins.metrics
-    return "LLMPlain" if metric.system_instruction and not known else metric.type
+    given = metric.type if "type" in metric.model_fields_set else None
+    instructed = bool(metric.system_instruction)
+    return metric_type(metric.name, given, instructed=instructed, custom=settings.custom_metrics)
+
+
+def options_model(metric: type) -> type[MetricOptions] | None:
+    """What a class of metrics takes as its ``options``, if it says so; else they are arguments of its constructor."""
+    offered = getattr(metric, "Options", None)
+    return offered if isinstance(offered, type) and issubclass(offered, MetricOptions) else None
 
 
 def check_clock(environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -207,28 +217,35 @@ def _evaluator_faults(values: Mapping[str, Any], around: Surroundings) -> Iterat
 
 
 def _metric_faults(metric: Mapping[str, Any], custom: Mapping[str, "_Found"], around: Surroundings) -> Iterator[Fault]:
-    kind = _text(metric, "type", "name")
+    name, given = _text(metric, "name"), _text(metric, "type")
+    written = given or name
     asks = bool((_text(metric, "system_instruction") or "").strip())
-    if kind == "LLMPlain" and not asks:
+    if written == "LLMPlain" and not asks:
         yield ("system_instruction",), "is required for LLMPlain: say what the judge has to look for"
-    if not kind:
+    if not written:
         return
+    known = BUILT_IN_METRICS if around.no_plugins else plugins.metrics
+    kind = metric_type(name or "", given, instructed=asks, custom=custom, known=known)
     if kind in custom:
         found = custom[kind]
-    elif kind in BUILT_IN_METRICS or (asks and kind == _text(metric, "name") and not _is_registered(kind, around)):
+    elif kind in JUDGES and written in (kind, name):
         # Unseen code may know the name, and take options under it.
-        found = _Found(None if around.no_plugins and kind not in BUILT_IN_METRICS else _NoOptions)
-    elif _is_registered(kind, around):
+        found = _Found(None if around.no_plugins and written not in BUILT_IN_METRICS else _NoOptions)
+    elif kind == written and kind in known:
         found = _load(lambda: plugins.metrics.get(kind), kind)
         yield from _below(("type" if "type" in metric else "name",), found.faults)
     else:
-        yield from () if around.no_plugins else _unknown_metric(metric, kind, custom)
+        yield from () if around.no_plugins else _unknown_metric(metric, written, custom)
         return
-    yield from _option_faults(metric, kind, found)
+    if kind in CODE_METRICS and kind not in custom:
+        yield from _settings_of_a_judge(metric, kind)
+    yield from _option_faults(metric, written, found, around)
 
 
-def _is_registered(kind: str, around: Surroundings) -> bool:
-    return not around.no_plugins and kind in plugins.metrics
+def _settings_of_a_judge(metric: Mapping[str, Any], kind: str) -> Iterator[Fault]:
+    """What is set for a model that is never asked."""
+    for key in sorted(metric.keys() & {*LLMDefaultSettings.model_fields, "system_instruction"}):
+        yield (key,), f"{kind} is computed in code and asks no model: take it out"
 
 
 def _unknown_metric(metric: Mapping[str, Any], kind: str, custom: Iterable[str]) -> Iterator[Fault]:
@@ -243,15 +260,26 @@ class _NoOptions:
     """Stands for the metrics that are asked of a model: they have no options."""
 
 
-def _option_faults(metric: Mapping[str, Any], kind: str, found: "_Found") -> Iterator[Fault]:
+def _option_faults(metric: Mapping[str, Any], kind: str, found: "_Found", around: Surroundings) -> Iterator[Fault]:
     options = metric.get("options", {})
     if found.loaded is None or not isinstance(options, Mapping):
         return
+    model = options_model(found.loaded)
     if found.loaded is _NoOptions:
         if options:
             yield ("options",), f"{kind} takes none: take them out"
+    elif model is not None:
+        yield from _below(("options",), _model_faults(model, options, around))
     elif why := _cannot_be_made(found.loaded, **options):
         yield ("options",), f"class {found.loaded.__name__!r} cannot be made with these: {why}"
+
+
+def _model_faults(model: type[MetricOptions], options: Mapping[str, Any], around: Surroundings) -> list[Fault]:
+    try:
+        model.model_validate(dict(options), context={"workspace": around.workspace})
+    except ValidationError as error:
+        return faults_of(error, model)
+    return []
 
 
 def _cannot_be_made(made: type, /, *arguments: Any, **options: Any) -> str | None:

@@ -12,7 +12,6 @@ from mixseek import plugins
 from mixseek.config.layers import KeyPath
 from mixseek.config.reading import referred_file
 from mixseek.config.schema import (
-    BUILT_IN_METRICS,
     EvaluatorSettings,
     JudgmentSettings,
     LeaderSettings,
@@ -21,6 +20,7 @@ from mixseek.config.schema import (
     TeamSettings,
 )
 from mixseek.errors import ConfigurationError, PluginError
+from mixseek.metrics import JUDGES, metric_type
 from mixseek.providers import OwnServer, check_model, find_provider, missing_key, split_model_id
 from mixseek.records import AgentType
 from mixseek.workspace import Workspace
@@ -140,7 +140,7 @@ def _asked_by_evaluator(values: Mapping[str, Any], workspace: Workspace) -> Iter
         *_below(("llm_default",), _of_key(_table(values, "llm_default"), "model")),
         *_of_key(top, "default_model"),
     ]
-    metrics = _tables(values, "metrics") or [(0, {"name": BUILT_IN_METRICS[0]})]
+    metrics = _tables(values, "metrics") or [(0, {"name": JUDGES[0]})]
     custom = _table(values, "custom_metrics")
     asked = [
         [*_below(("metrics", number), _of_key(metric, "model")), *shared][0]
@@ -151,11 +151,12 @@ def _asked_by_evaluator(values: Mapping[str, Any], workspace: Workspace) -> Iter
 
 
 def _is_judge(metric: Mapping[str, Any], custom: Mapping[str, Any], workspace: Workspace) -> bool:
-    """Whether a metric asks a model: built-in ones do, of a class of somebody else the judges do."""
-    kind = metric.get("type", metric.get("name"))
+    """Whether a metric asks a model: the built-in judges do, of any other class those that have an instruction."""
+    name, given, instruction = (_of(metric, key) for key in ("name", "type", "system_instruction"))
+    kind = metric_type(name or "", given, instructed=bool(instruction), custom=custom)
     if kind in custom:
         return _has_instruction(lambda: _custom_class(custom[kind], workspace))
-    if kind in BUILT_IN_METRICS or kind not in plugins.metrics:
+    if kind in JUDGES or kind not in plugins.metrics:
         return True
     return _has_instruction(lambda: plugins.metrics.get(kind))
 
@@ -186,6 +187,10 @@ def _default(model: type[BaseModel], name: str) -> Any:
 def _of_key(values: Mapping[str, Any], name: str) -> Iterator[_Named]:
     if isinstance(values.get(name), str):
         yield (name,), values[name]
+
+
+def _of(values: Mapping[str, Any], name: str) -> str | None:
+    return value if isinstance(value := values.get(name), str) else None
 
 
 def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:

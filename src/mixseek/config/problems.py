@@ -22,7 +22,7 @@ from mixseek.config.schema import (
 from mixseek.config.shape import allowed_at, field_at, known_part, model_at, settable_keys
 from mixseek.errors import Problem
 
-__all__ = ["no_such_file", "problem_at", "problems_of"]
+__all__ = ["faults_of", "no_such_file", "problem_at", "problems_of"]
 
 _LONGEST_VALUE = 60
 _TABLE_LESS = {EvaluatorSettings: "evaluator", JudgmentSettings: "judgment"}
@@ -33,6 +33,12 @@ def problems_of(error: ValidationError, model: type[BaseModel], place: Callable[
     problems = [_problem(one, model, place) for one in error.errors(include_url=False)]
     # A value that fits none of a field's types is reported once for each of them.
     return list(dict.fromkeys(problem for problem in problems if problem))
+
+
+def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[KeyPath, str]]:
+    """Every error once, as the path inside ``model`` and what to say of the value there."""
+    paths = [(_path_in(model, one), one) for one in error.errors(include_url=False)]
+    return list(dict.fromkeys((path, _message(one, model, path)) for path, one in paths))
 
 
 def problem_at(place: Place, message: str) -> Problem:

@@ -36,7 +36,6 @@ from mixseek.records import AgentType
 from mixseek.templating import DEFAULT_EVALUATOR_USER_PROMPT, DEFAULT_JUDGMENT_USER_PROMPT, DEFAULT_TEAM_USER_PROMPT
 
 __all__ = [
-    "BUILT_IN_METRICS",
     "OLDER_SPELLINGS",
     "PROMPTS",
     "BudgetSettings",
@@ -49,6 +48,7 @@ __all__ = [
     "McpServerSettings",
     "MemberAgentConfig",
     "MemberSettings",
+    "MetricOptions",
     "MetricSettings",
     "ModelParams",
     "OrchestratorSettings",
@@ -69,7 +69,6 @@ __all__ = [
 ]
 
 PROMPTS = ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
-BUILT_IN_METRICS = ("ClarityCoherence", "Coverage", "Relevance", "LLMPlain")
 
 _WEIGHTS_SUM_TOLERANCE = 0.001
 _TOOL_NAME_LENGTH = 64
@@ -648,6 +647,19 @@ class MetricSettings(LLMDefaultSettings):
     weight: float | None = Field(default=None, ge=0, le=1, description="Share of the overall score; all or none.")
     system_instruction: str | None = Field(default=None, description="What the judge is told to look for.")
     options: dict[str, JsonValue] = Field(default={}, description="Anything the metric's class takes.")
+
+
+class MetricOptions(Settings):
+    """What one class of metrics may be told under ``options``; a metric offers a subclass of this as its ``Options``.
+
+    Checked when the file is read, like every other setting. A validator finds the workspace, if there is one, as
+    ``info.context["workspace"]``.
+    """
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the metric cannot score without the task's reference answer."""
+        return False
 
 
 class CustomMetricSettings(Settings):

@@ -6,24 +6,28 @@ number leaves the submission unscored; a metric that fails is an :class:`Evaluat
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from mixseek import plugins
+from mixseek.config.checks import options_model, type_of_metric
+from mixseek.config.layers import show_path
+from mixseek.config.problems import faults_of
 from mixseek.config.schema import (
     EvaluatorSettings,
+    MetricOptions,
     MetricSettings,
     ModelParams,
     PromptBuilderSettings,
 )
-from mixseek.errors import EvaluationError, MixSeekError
+from mixseek.errors import ConfigurationError, EvaluationError, MixSeekError, Problem, WorkspaceNotFoundError
 from mixseek.evaluator.metrics.base import BaseMetric, Judge, LLMJudgeMetric
 from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, model_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
@@ -31,14 +35,6 @@ from mixseek.records import EvaluationRequest, EvaluationResult, MetricScore
 from mixseek.workspace import Workspace
 
 __all__ = ["Evaluator"]
-
-for _name, _module in (
-    ("ClarityCoherence", "clarity_coherence"),
-    ("Coverage", "coverage"),
-    ("Relevance", "relevance"),
-    ("LLMPlain", "llm_plain"),
-):
-    plugins.metrics.register(_name, f"mixseek.evaluator.metrics.{_module}:{_name}")
 
 
 class _Verdict(BaseModel):
@@ -112,20 +108,38 @@ class Evaluator:
     # --- making the metrics -------------------------------------------------------------------------------------------
 
     def _made(self, entry: MetricSettings) -> _Weighed:
-        metric = self._class_of(entry)(**entry.options)
+        metric = self._made_with_options(entry)
         if isinstance(metric, LLMJudgeMetric):
             metric.judge = self._judge(entry)
         weight = 1 / len(self.settings.metrics) if entry.weight is None else entry.weight
         return _Weighed(entry.name, metric, weight)
+
+    def _made_with_options(self, entry: MetricSettings) -> BaseMetric:
+        found = self._class_of(entry)
+        model = options_model(found)
+        if model is None:
+            return found(**entry.options)
+        try:
+            options = model.model_validate(entry.options, context={"workspace": self._place()})
+        except ValidationError as error:
+            faults = faults_of(error, model)
+            above = f"options of metric {entry.name!r}"
+            raise ConfigurationError([Problem(text, above, show_path(path) or None) for path, text in faults]) from None
+        # A metric that offers a model of its options is made with them, which no signature can say.
+        return cast("Callable[[MetricOptions], BaseMetric]", found)(options)
+
+    def _place(self) -> Workspace | None:
+        try:
+            return Workspace.locate(self._workspace)
+        except WorkspaceNotFoundError:
+            return None
 
     def _class_of(self, entry: MetricSettings) -> type[BaseMetric]:
         custom = self.settings.custom_metrics.get(entry.type)
         if custom is not None:
             path = None if custom.path is None else Workspace.locate(self._workspace).resolve(custom.path)
             return plugins.metrics.load_class(custom.class_name, module=custom.module, path=path)
-        if entry.type not in plugins.metrics and entry.system_instruction:
-            return plugins.metrics.get("LLMPlain")
-        return plugins.metrics.get(entry.type)
+        return plugins.metrics.get(type_of_metric(entry, self.settings))
 
     def _judge(self, entry: MetricSettings) -> Judge:
         params = _parameters(entry, self.settings)

@@ -1,5 +1,5 @@
 """Metrics: one small class each."""
 
-from mixseek.evaluator.metrics.base import BaseMetric, LLMJudgeMetric
+from mixseek.evaluator.metrics.base import BaseMetric, CodeMetric, LLMJudgeMetric, Measured, MetricOptions
 
-__all__ = ["BaseMetric", "LLMJudgeMetric"]
+__all__ = ["BaseMetric", "CodeMetric", "LLMJudgeMetric", "Measured", "MetricOptions"]

@@ -1,18 +1,23 @@
 """What a metric is: one asynchronous method from a question and a submission to a score."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
+from mixseek.config.schema import MetricOptions
 from mixseek.errors import EvaluationError
 from mixseek.records import MetricScore
 
-__all__ = ["BaseMetric", "Judge", "LLMJudgeMetric"]
+__all__ = ["BaseMetric", "CodeMetric", "Judge", "LLMJudgeMetric", "Measured", "MetricOptions"]
+
+_LONG = 20_000
 
 
 class BaseMetric(ABC):
     """A metric, computed in code or asked of a model.
 
-    A custom metric may give any finite number; NaN or infinity leave the submission unscored.
+    A custom metric may give any finite number; NaN or infinity leave the submission unscored. Its ``options`` are the
+    arguments of its constructor, or, if it offers a :class:`MetricOptions` as its ``Options``, one made of that.
 
         class Brevity(BaseMetric):
             async def evaluate(self, user_query, submission, **context):
@@ -63,3 +68,53 @@ class LLMJudgeMetric(BaseMetric):
         if self.judge is None:
             raise EvaluationError(f"metric {name!r} has no judge: let an Evaluator run it, or set its 'judge'")
         return await self.judge(name, self.get_instruction(), user_query, submission)
+
+
+class Measured(NamedTuple):
+    """A score from 0 to 100, NaN if there is none, and why: the team reads it to do better."""
+
+    score: float
+    comment: str
+
+
+Opt = TypeVar("Opt", bound=MetricOptions)
+
+
+class CodeMetric(BaseMetric, Generic[Opt]):
+    """A metric that is computed in code: a subclass has ``Options`` and measures, and asks nobody.
+
+    class Questions(CodeMetric["Questions.Options"]):
+        class Options(MetricOptions):
+            most: int = 3
+
+        def measure(self, submission, reference):
+            asked = submission.count("?")
+            return Measured(100 if asked <= self.options.most else 0, f"{asked} questions")
+    """
+
+    Options: ClassVar[type[MetricOptions]]
+
+    def __init__(self, options: Opt | None = None) -> None:
+        self.options = options or cast("Opt", self.Options())
+
+    @abstractmethod
+    def measure(self, submission: str, reference: str | None) -> Measured:
+        """Score ``submission``; called in a thread if there is much to read, so it must end by itself."""
+
+    async def evaluate(
+        self,
+        user_query: str,
+        submission: str,
+        execution_id: str | None = None,
+        team_id: str | None = None,
+        round_number: int | None = None,
+        *,
+        reference: str | None = None,
+        **kwargs: Any,
+    ) -> MetricScore:
+        """Measure, off the event loop where it could hold up others."""
+        if len(submission) + len(reference or "") > _LONG:
+            measured = await asyncio.to_thread(self.measure, submission, reference)
+        else:
+            measured = self.measure(submission, reference)
+        return MetricScore(metric_name=type(self).__name__, score=measured.score, evaluator_comment=measured.comment)
