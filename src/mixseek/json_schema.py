@@ -90,20 +90,20 @@ def bare_json(text: str) -> str:
 def read_json(text: str) -> Any:
     """The value a JSON text stands for; what is no JSON, or could be read in two ways, is a ``ValueError`` in words."""
     if len(text) > MAX_CHARACTERS:
-        raise ValueError(f"it is longer than {MAX_CHARACTERS:,} characters")
+        raise ValueError(f"is longer than {MAX_CHARACTERS:,} characters")
     try:
         value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once_each)
     except RecursionError:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep") from None
+        raise ValueError(f"is nested more than {MAX_DEPTH} levels deep") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {error}") from None
+        raise ValueError(f"is not JSON: {error}") from None
     if _depth(value) > MAX_DEPTH:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+        raise ValueError(f"is nested more than {MAX_DEPTH} levels deep")
     return value
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"it is not JSON: {name} is no number there")
+    raise ValueError(f"is not JSON: {name} is no number there")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {_short(repr(twice))} stands in one object more than once")
+        raise ValueError(f"has the key {_short(repr(twice))} more than once in one object")
     return made
 
 

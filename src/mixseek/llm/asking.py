@@ -1,6 +1,7 @@
 """One question, one answer of a given form: what evaluator and judgment need, without an agent around it."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
@@ -64,16 +65,18 @@ async def ask_for_text(
     model: Model,
     *,
     prompt: str,
+    history: Sequence[ModelMessage] = (),
     instructions: str | None = None,
     system_prompt: str | None = None,
     settings: ModelSettings | None = None,
 ) -> list[ModelMessage]:
-    """Ask once for a text; the request and the answer, whatever the answer holds."""
-    parts: list[ModelRequestPart] = [SystemPromptPart(system_prompt)] if system_prompt else []
+    """Ask once for a text; all that was said, the answer last, whatever it holds."""
+    parts: list[ModelRequestPart] = [SystemPromptPart(system_prompt)] if system_prompt and not history else []
     request = ModelRequest(parts=[*parts, UserPromptPart(prompt)], instructions=instructions)
     instructed = [InstructionPart(instructions)] if instructions else None
-    answer = await model.request([request], settings, ModelRequestParameters(instruction_parts=instructed))
-    return [request, answer]
+    said = [*history, request]
+    answer = await model.request(said, settings, ModelRequestParameters(instruction_parts=instructed))
+    return [*said, answer]
 
 
 class _WrongFormError(ValueError):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
+from mixseek.config.answer_schema import load_answer_schema
 from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
 from mixseek.errors import (
@@ -23,6 +24,7 @@ from mixseek.errors import (
     TeamTimeoutError,
 )
 from mixseek.events import Event, Listener, RoundStarted, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
+from mixseek.json_schema import JsonSchema
 from mixseek.llm import Backoff
 from mixseek.orchestrator.collector import long_lived
 from mixseek.records import (
@@ -135,6 +137,7 @@ class _Execution:
         self._workspace = workspace
         self._on_round_complete = on_round_complete
         self._controllers: list[RoundController] = []
+        self._schema: JsonSchema | None = None
 
     async def play(self) -> ExecutionSummary:
         """All teams, then the summary; results are returned even if the summary cannot be written."""
@@ -161,6 +164,8 @@ class _Execution:
 
     async def _make_controllers(self) -> None:
         """Build everything all teams need, with a breath between two teams for whatever else runs on this loop."""
+        given = self._configured.orchestrator.answer_schema
+        self._schema = None if given is None else load_answer_schema(given, self._workspace)
         for reference, team in zip(self._configured.orchestrator.teams, self._configured.teams, strict=True):
             self._controllers.append(self._controller(reference.config, team))
             await asyncio.sleep(0)
@@ -176,6 +181,7 @@ class _Execution:
             on_round_complete=self._on_round_complete,
             team_settings=team,
             run=self._run,
+            answer_schema=self._schema,
         )
 
     def _vanished(self) -> list[RoundController]:

@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from mixseek.agents.leader.agent import LEADER, Leader, Turn
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.factory import MemberAgentFactory
+from mixseek.config.answer_schema import load_answer_schema
 from mixseek.config.manager import ConfigurationManager, is_explicit, read_team_settings
 from mixseek.config.schema import (
     EvaluatorSettings,
@@ -43,6 +44,7 @@ from mixseek.events import (
     SubmissionEvaluated,
     SubmissionMade,
 )
+from mixseek.json_schema import JsonSchema
 from mixseek.judgment import Decision, Judgment, decide_by_rule, settle
 from mixseek.llm import Scope, calling
 from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
@@ -106,6 +108,7 @@ class RoundController:
         team_settings: TeamSettings | None = None,
         store: AggregationStore | None = None,
         run: Run | None = None,
+        answer_schema: JsonSchema | None = None,
     ) -> None:
         self._place = Workspace.locate(workspace)
         self._task = task
@@ -120,7 +123,10 @@ class RoundController:
             providers=ConfigurationManager(self._place.root).get_providers_settings(),
         )
         self._members = [MemberAgentFactory.create_agent(each, workspace=self._place) for each in self._team.members]
-        self._leader = Leader(self._team, self._members, self._run.hub, journal=self._run.journal)
+        self._schema = self._own_schema() or answer_schema
+        self._leader = Leader(
+            self._team, self._members, self._run.hub, journal=self._run.journal, answer_schema=self._schema
+        )
         self._evaluator = Evaluator(
             evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root
         )
@@ -392,6 +398,7 @@ class RoundController:
             team_name=self._team.team_name,
             round_number=state.round_number,
             submission_content=state.submission_content,
+            submission_format="md" if self._schema is None else "json",
             score=state.evaluation_score,
             score_details=state.score_details,
         )
@@ -414,6 +421,10 @@ class RoundController:
         return [line for line in lines if (line.role == "judgment") == judgment]
 
     # --- small things -------------------------------------------------------------------------------------------------
+
+    def _own_schema(self) -> JsonSchema | None:
+        given = self._team.answer_schema
+        return None if given is None else load_answer_schema(given, self._place)
 
     def _where(self) -> dict[str, str]:
         return {"execution_id": self._task.execution_id, "team_id": self._team.team_id}

@@ -3,20 +3,22 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from pydantic import JsonValue
-from pydantic_ai import Agent, ModelResponse, RunContext, Tool
+from pydantic_ai import Agent, ModelMessage, ModelResponse, RunContext, Tool
 from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
 
+from mixseek.agents.leader.structured import UnfitAnswerError, ask_again, schema_words, structured
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.results import as_submission
 from mixseek.config.schema import MemberAgentConfig, TeamSettings
 from mixseek.errors import MixSeekError, SubmissionError
 from mixseek.events import Event, MemberCalled, MemberFinished
+from mixseek.json_schema import JsonSchema
 from mixseek.llm import ModelHub, Scope, ask_for_text, calling, messages_to_json, model_settings
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
@@ -43,6 +45,14 @@ class Turn:
     messages: list[JsonValue]
 
 
+@dataclass(frozen=True)
+class _Answered:
+    """One answer of the leader, and all that was said up to it."""
+
+    text: str
+    messages: Sequence[ModelMessage]
+
+
 @dataclass
 class _Round:
     """What the tools of one run share: where they are, and what they gave so far."""
@@ -65,8 +75,10 @@ class Leader:
         hub: ModelHub,
         *,
         journal: Journal | None = None,
+        answer_schema: JsonSchema | None = None,
     ) -> None:
         self._team = team
+        self._schema = answer_schema
         self.absent: dict[str, str] = {}
         """Members that cannot be asked, and why."""
         self._kept = None if journal is None else _MemberJournal(journal)
@@ -98,19 +110,39 @@ class Leader:
 
         What members gave is in ``submissions`` as soon as they gave it, so that it is known even if the leader fails.
         """
-        if not self._team.members and (turn := await self._answer_alone(prompt)):
-            return turn
         places = asyncio.Semaphore(self._team.max_concurrent_members)
         current = _Round(scope, emit, places, submissions, self._kept, self.absent)
+        if self._schema is None:
+            answered = await self._answer(prompt, (), current)
+        else:
+            answered = await self._answer_in_form(prompt, self._schema, current)
+        return Turn(answered.text, submissions, messages_to_json(answered.messages))
+
+    async def _answer_in_form(self, prompt: str, schema: JsonSchema, current: _Round) -> "_Answered":
+        """The bare JSON that meets the schema; an answer that does not is told why, and asked for once more."""
+        first = await self._answer(f"{prompt}\n\n{schema_words(schema)}", (), current)
         try:
-            result = await self._agent.run(prompt, deps=current)
+            return replace(first, text=await structured(first.text, schema))
+        except UnfitAnswerError as wrong:
+            second = await self._answer(ask_again(wrong), first.messages, current)
+        try:
+            return replace(second, text=await structured(second.text, schema))
+        except UnfitAnswerError as wrong:
+            told = f"the answer did not meet the answer schema, nor did the one after it was told so: {wrong}"
+            raise SubmissionError(told) from wrong
+
+    async def _answer(self, prompt: str, history: Sequence[ModelMessage], current: _Round) -> "_Answered":
+        if not self._team.members and (answered := await self._answer_alone(prompt, history)):
+            return answered
+        try:
+            result = await self._agent.run(prompt, message_history=list(history), deps=current)
         except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
             raise SubmissionError(f"the leader gave no usable answer: {error}") from error
         if not result.output.strip():
             raise SubmissionError("the leader gave an empty answer")
-        return Turn(result.output, submissions, messages_to_json(result.all_messages()))
+        return _Answered(result.output, result.all_messages())
 
-    async def _answer_alone(self, prompt: str) -> Turn | None:
+    async def _answer_alone(self, prompt: str, history: Sequence[ModelMessage]) -> "_Answered | None":
         """Without members one question is enough, at a third of what an agent costs.
 
         None if the answer is no text and may be asked for again: the agent can tell a model what was wrong with it.
@@ -119,13 +151,14 @@ class Leader:
         messages = await ask_for_text(
             self._model,
             prompt=prompt,
+            history=history,
             instructions=self._instructions,
             system_prompt=leader.system_prompt,
             settings=model_settings(leader),
         )
         text = messages[-1].text if isinstance(messages[-1], ModelResponse) else None
         if text and text.strip():
-            return Turn(text, [], messages_to_json(messages))
+            return _Answered(text, messages)
         if leader.max_retries == 0:
             raise SubmissionError("the leader gave an empty answer")
         return None

@@ -1,0 +1,45 @@
+"""Answers that have to meet a JSON schema: what the leader is told, and what is taken for one."""
+
+import asyncio
+
+from mixseek.json_schema import JsonSchema, bare_json, read_json
+
+__all__ = ["UnfitAnswerError", "ask_again", "schema_words", "structured"]
+
+
+class UnfitAnswerError(ValueError):
+    """What keeps an answer from meeting the schema, in words for the leader."""
+
+
+def schema_words(schema: JsonSchema) -> str:
+    """What a leader is told beside its prompt."""
+    return (
+        "回答は、次のJSON Schemaを満たすJSONだけにしてください。説明や前置きは書かないでください。\n"
+        f"```json\n{schema.source}\n```"
+    )
+
+
+def ask_again(wrong: UnfitAnswerError) -> str:
+    """What a leader is told of an answer that does not meet the schema."""
+    return (
+        f"この回答は受け付けられません。理由: {wrong}\n"
+        "JSON Schemaを満たすJSONだけを、もう一度回答してください。"
+        "次の回答も満たさなければ、このラウンドは失敗になります。"
+    )
+
+
+async def structured(answer: str, schema: JsonSchema) -> str:
+    """The bare JSON of an answer that meets the schema, or an :class:`UnfitAnswerError`."""
+    text = bare_json(answer)
+    # In a thread: a large answer takes a while, and the other teams do not wait for it.
+    faults = await asyncio.to_thread(_faults, text, schema)
+    if faults:
+        raise UnfitAnswerError("; ".join(faults))
+    return text
+
+
+def _faults(text: str, schema: JsonSchema) -> list[str]:
+    try:
+        return schema.faults(read_json(text))
+    except ValueError as error:
+        return [f"the answer {error}"]
