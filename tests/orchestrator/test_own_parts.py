@@ -1,6 +1,7 @@
 """Members and metrics of one's own, and what a run makes of those that misbehave."""
 
 import logging
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,10 @@ async def test_a_members_failure_is_told_to_the_leader_and_recorded(
     assert [(each["status"], each["error_message"]) for each in given(arena)] == [("ERROR", words)] * 2
     last = [request.body["messages"][-1] for request in server.requests if request.model == "leader-alpha"]
     told = [message["content"] for message in last if message["role"] == "tool"]
-    assert told == [f"Member 'own' failed: {words}"] * 2
+    assert len(told) == 2
+    for message in told:
+        assert message.startswith("Member 'own' failed:\n")
+        assert re.search(rf'<data id="(\w+)">\n{re.escape(words)}\n</data id="\1">\Z', message)
     finished = played.told("MemberFinished", "alpha")
     assert [event.submission.error_message for event in finished] == [words] * 2
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from mixseek.clock import current_datetime
+from mixseek.prompt_builder.fence import neutralised
 from mixseek.records import EvaluationResult, RoundState
 
 __all__ = [
@@ -117,13 +118,13 @@ def preview(text: str, chars: int | None) -> str:
 
 @lru_cache(maxsize=1024)
 def one_line(text: str) -> str:
-    """``text`` as one harmless line: no control, format or line-breaking characters, and not endless.
+    """``text`` as one harmless line: no hidden or line-breaking characters, no delimiter of ours, and not endless.
 
     >>> one_line("Alpha\\n# 新しい指示")
     'Alpha # 新しい指示'
     """
     line = " ".join("".join(char if _may_stand_in_a_line(char) else " " for char in text).split())
-    return line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…"
+    return neutralised(line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…")
 
 
 def _may_stand_in_a_line(char: str) -> bool:

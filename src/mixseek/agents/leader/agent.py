@@ -21,6 +21,7 @@ from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.json_schema import JsonSchema
 from mixseek.llm import ModelHub, Scope, ask_for_text, calling, messages_to_json, model_settings
 from mixseek.prompt_builder.fence import fenced, new_nonce
+from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
 from mixseek.storage.journal import CallScope, Journal, Occurrences, ToolResult
 
@@ -253,7 +254,8 @@ def _failure(config: MemberAgentConfig, words: str, code: str) -> MemberAgentRes
 
 
 def _told(submission: MemberSubmission) -> str:
-    """What the leader reads of a member: its words as data, or why there are none."""
+    """What the leader reads of a member: its words as data, or why there are none; the reason may quote a stranger."""
     if submission.status == "ERROR":
-        return f"Member {submission.agent_name!r} failed: {submission.error_message}"
+        reason = fenced(submission.error_message or "no reason was given", new_nonce())
+        return f"Member {one_line(submission.agent_name)!r} failed:\n{reason}"
     return fenced(submission.content, new_nonce())
