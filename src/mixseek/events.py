@@ -70,6 +70,7 @@ class RunStarted(Event):
     user_prompt: str
     team_names: dict[str, str]
     max_rounds: int
+    reference: str | None = None
 
 
 class RunFinished(Event):

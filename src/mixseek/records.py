@@ -159,6 +159,8 @@ class EvaluationRequest(Record):
     execution_id: str | None = None
     team_id: str | None = None
     round_number: int | None = None
+    reference: str | None = None
+    """A reference answer, for the metrics and judges that ask for it."""
 
 
 class MetricScore(Record):
@@ -396,6 +398,8 @@ class OrchestratorTask(Record):
     min_rounds: int = Field(default=2, ge=1)
     submission_timeout_seconds: int = Field(default=300, gt=0)
     judgment_timeout_seconds: int = Field(default=60, gt=0)
+    reference: str | None = None
+    """A reference answer, for metrics and judges alone: no team is shown it."""
 
     @model_validator(mode="before")
     @classmethod

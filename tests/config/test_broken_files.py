@@ -1095,6 +1095,31 @@ CASES = [
         ],
     ),
     Case(
+        "a_reference_that_holds_nothing",
+        "configs/orchestrator.toml",
+        '[orchestrator]\nreference = "answers/empty.md"\n' + ONE_TEAM,
+        [
+            "configs/orchestrator.toml: orchestrator.reference: file 'answers/empty.md' is empty: it has to hold the reference answer"
+        ],
+    ),
+    Case(
+        "a_reference_that_is_no_text",
+        "configs/orchestrator.toml",
+        '[orchestrator]\nreference = "answers/binary.md"\n' + ONE_TEAM,
+        [
+            "configs/orchestrator.toml: orchestrator.reference: file answers/binary.md: not UTF-8 text (line 1); save the file as UTF-8"
+        ],
+    ),
+    Case(
+        "a_reference_for_what_is_no_judge",
+        "configs/evaluator.toml",
+        '[[metrics]]\nname = "M"\nuse_reference = true\n[[metrics]]\nname = "Length"\nuse_reference = true\noptions = {maximum = 9}\n[custom_metrics]\nM = {path = "plugins/metrics.py", class = "Modelled"}\n',
+        [
+            "configs/evaluator.toml: metrics[0].use_reference: M is no judge: it is given the reference if its evaluate takes one",
+            "configs/evaluator.toml: metrics[1].use_reference: Length is computed in code and asks no model: take it out",
+        ],
+    ),
+    Case(
         "a_model_for_a_metric_that_asks_none",
         "configs/evaluator.toml",
         '[[metrics]]\nname = "Short"\ntype = "Length"\nmodel = "openai:gpt-5"\nsystem_instruction = "x"\noptions = {maximum = 9}\n',
@@ -1117,12 +1142,15 @@ def workspace(workspace: Path) -> Path:
         "plugins/other.py": "class Other:\n    pass\n",
         "plugins/members.py": MEMBERS,
         "plugins/metrics.py": METRICS,
+        "answers/empty.md": "\n",
+        "answers/binary.md": "",
         "configs/scores.toml": 'default_model = "ollama:b"\nmax_retries = 1\n',
         "configs/mixed.toml": 'default_model = "ollama:b"\ntarget_score = 90\n',
     }
     for name, text in files.items():
         (workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (workspace / name).write_text(text)
+    (workspace / "answers/binary.md").write_bytes(b"\xff\xfe")
     return workspace
 
 

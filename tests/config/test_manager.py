@@ -523,6 +523,56 @@ def test_the_builders_reader_raises_pydantics_error_and_leaves_templates_alone(w
         _manager(workspace).get_prompt_builder_settings()
 
 
+# --- reference answers ----------------------------------------------------------------------------------------------
+
+
+JUDGED = '[[metrics]]\nname = "Coverage"\nuse_reference = true\n[[metrics]]\nname = "Relevance"\n'
+WITHOUT = (
+    "configs/evaluator.toml: metrics[0]: 'Coverage' needs a reference answer: "
+    "set reference in the orchestrator file, or give it with the task"
+)
+KEYS = {"OPENAI_API_KEY": "k", "GOOGLE_API_KEY": "k"}
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("answers/a.md", "模範解答\n"),
+        ("my answers/b 1.txt", "of b"),
+        ("答えは42です。", "答えは42です。"),
+        # Nothing stands there, and it may well be a text.
+        ("See page 3 of notes.md", "See page 3 of notes.md"),
+    ],
+)
+def test_a_reference_is_a_text_or_a_file_of_the_workspace(workspace: Path, written: str, text: str) -> None:
+    file = _competition(workspace)
+    _write(workspace, "answers/a.md", "模範解答\n")
+    _write(workspace, "my answers/b 1.txt", "of b")
+    file.write_text(ORCHESTRATOR.replace("[orchestrator]\n", f'[orchestrator]\nreference = "{written}"\n'))
+    assert _manager(workspace).load_run_settings(file).reference == text
+
+
+def test_a_metric_without_the_reference_it_needs_is_a_note_and_before_a_run_a_problem(workspace: Path) -> None:
+    file = _competition(workspace)
+    _write(workspace, "configs/evaluator.toml", JUDGED)
+    manager = _manager(workspace, KEYS)
+    assert [str(note) for note in manager.validate(file).notes] == [WITHOUT]
+    with pytest.raises(ConfigurationError) as told:
+        manager.load_run_settings(file, for_a_run=True)
+    assert [str(problem) for problem in told.value.problems] == [WITHOUT]
+    settings = manager.load_orchestrator_settings(file)
+    with pytest.raises(ConfigurationError, match="needs a reference answer"):
+        manager.complete(settings)
+    assert manager.complete(settings, reference="with the task").reference == "with the task"
+
+
+def test_a_reference_given_with_the_task_wins_over_the_one_of_the_file(workspace: Path) -> None:
+    file = _competition(workspace)
+    settings = _manager(workspace, {"MIXSEEK_REFERENCE": "of the environment"}).load_orchestrator_settings(file)
+    assert _manager(workspace, KEYS).complete(settings).reference == "of the environment"
+    assert _manager(workspace, KEYS).complete(settings, reference="with the task").reference == "with the task"
+
+
 # --- notes ----------------------------------------------------------------------------------------------------------
 
 

@@ -144,7 +144,15 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
     (LLMDefaultSettings, MODEL_PARAMS | {"model": None}),
     (
         MetricSettings,
-        MODEL_PARAMS | {"model": None, "type": "Coverage", "weight": None, "system_instruction": None, "options": {}},
+        MODEL_PARAMS
+        | {
+            "model": None,
+            "type": "Coverage",
+            "weight": None,
+            "system_instruction": None,
+            "use_reference": False,
+            "options": {},
+        },
     ),
     (
         JudgmentSettings,

@@ -43,18 +43,21 @@ __all__ = [
     "check_prompt_templates",
     "kinds_to_come",
     "later_fields",
+    "metrics_that_need_a_reference",
+    "needs_reference",
     "options_model",
+    "reference_file",
     "type_of_metric",
 ]
 
 Fault = tuple[KeyPath, str]
 
 _PROMPT_TEMPLATES = ("initial_prompt.jinja2", "continuation_prompt.jinja2")
-_PATH_OF_A_TEXT = re.compile(r"\S+\.(?:md|txt|json|toml|html?|csv|rst)", re.IGNORECASE)
+_PATH_OF_A_TEXT = re.compile(r"\S[^\n]*\.(?:md|txt|json|toml|html?|csv|rst)", re.IGNORECASE)
 
 # Accepted and checked, but read only by parts that are still to come.
 _LATER: Mapping[type[BaseModel], frozenset[str]] = {
-    OrchestratorSettings: frozenset({"budget", "reference"}),
+    OrchestratorSettings: frozenset({"budget"}),
     TeamSettings: frozenset({"budget"}),
     MemberAgentConfig: frozenset({"mcp_servers", "functions"}),
 }
@@ -238,12 +241,18 @@ def _metric_faults(metric: Mapping[str, Any], custom: Mapping[str, "_Found"], ar
         return
     if kind in CODE_METRICS and kind not in custom:
         yield from _settings_of_a_judge(metric, kind)
+    elif metric.get("use_reference") is True and not _may_be_judge(found.loaded):
+        yield ("use_reference",), f"{written} is no judge: it is given the reference if its evaluate takes one"
     yield from _option_faults(metric, written, found, around)
+
+
+def _may_be_judge(found: type | None) -> bool:
+    return found is None or found is _NoOptions or hasattr(found, "get_instruction")
 
 
 def _settings_of_a_judge(metric: Mapping[str, Any], kind: str) -> Iterator[Fault]:
     """What is set for a model that is never asked."""
-    for key in sorted(metric.keys() & {*LLMDefaultSettings.model_fields, "system_instruction"}):
+    for key in sorted(metric.keys() & {*LLMDefaultSettings.model_fields, "system_instruction", "use_reference"}):
         yield (key,), f"{kind} is computed in code and asks no model: take it out"
 
 
@@ -348,7 +357,55 @@ def _answer_schema_faults(schema: Any, around: Surroundings) -> Iterator[Fault]:
         yield ("answer_schema",), str(error)
 
 
+def reference_file(reference: str, workspace: Workspace) -> Path | None:
+    """The file a reference names; None if it is the answer itself, or names a file that does not exist."""
+    return referred_file(workspace, reference) if _PATH_OF_A_TEXT.fullmatch(reference) else None
+
+
 def _reference_faults(reference: str | None, around: Surroundings) -> Iterator[Fault]:
-    """A reference may be any text; one that can only be meant as a path has to exist."""
-    if reference and _PATH_OF_A_TEXT.fullmatch(reference) and referred_file(around.workspace, reference) is None:
-        yield ("reference",), no_such_file(reference)
+    """A reference may be any text; one that can only be meant as a path has to exist, and to hold a text."""
+    if not reference or not _PATH_OF_A_TEXT.fullmatch(reference):
+        return
+    file = reference_file(reference, around.workspace)
+    if file is None:
+        if not any(character.isspace() for character in reference):
+            yield ("reference",), no_such_file(reference)
+        return
+    try:
+        text = read_text(file, reference)
+    except ConfigurationError as error:
+        yield ("reference",), f"file {error}"
+    else:
+        if not text.strip():
+            yield ("reference",), f"file {reference!r} is empty: it has to hold the reference answer"
+
+
+def metrics_that_need_a_reference(settings: EvaluatorSettings, around: Surroundings) -> Iterator[int]:
+    """The numbers of the metrics that cannot score without a reference answer; code of others may stay unseen."""
+    for number, metric in enumerate(settings.metrics):
+        if metric.use_reference or _needs_reference(metric, settings, around):
+            yield number
+
+
+def needs_reference(metric: type, options: MetricOptions | None) -> bool:
+    """Whether a class of metrics, made with these options, cannot score without a reference answer."""
+    return bool(getattr(metric, "needs_reference", False)) or (options is not None and options.needs_reference)
+
+
+def _needs_reference(metric: MetricSettings, settings: EvaluatorSettings, around: Surroundings) -> bool:
+    custom = settings.custom_metrics.get(metric.type)
+    if custom is not None:
+        found = _find_class(plugins.metrics, custom.model_dump(by_alias=True), "module", "class", around)
+    elif around.no_plugins and metric.type not in CODE_METRICS:
+        return False
+    else:
+        found = _load(lambda: plugins.metrics.get(type_of_metric(metric, settings)), metric.type)
+    if found.loaded is None:
+        return False
+    model = options_model(found.loaded)
+    try:
+        context = {"workspace": around.workspace}
+        options = None if model is None else model.model_validate(metric.options, context=context)
+    except ValidationError:
+        return False  # told where options are checked
+    return needs_reference(found.loaded, options)

@@ -16,7 +16,16 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
-from mixseek.config.checks import Surroundings, check, check_clock, check_prompt_templates, kinds_to_come, later_fields
+from mixseek.config.checks import (
+    Surroundings,
+    check,
+    check_clock,
+    check_prompt_templates,
+    kinds_to_come,
+    later_fields,
+    metrics_that_need_a_reference,
+    reference_file,
+)
 from mixseek.config.environment import environment_layer, unclaimed
 from mixseek.config.kinds import (
     EVALUATOR,
@@ -35,7 +44,7 @@ from mixseek.config.kinds import (
 from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
 from mixseek.config.model_names import KnownProviders, Server, models_without_key, unknown_providers
 from mixseek.config.problems import no_such_file, problem_at, problems_of
-from mixseek.config.reading import Dotenv, read_dotenv, read_toml, referred_file
+from mixseek.config.reading import Dotenv, read_dotenv, read_text, read_toml, referred_file
 from mixseek.config.schema import (
     OLDER_SPELLINGS,
     PROMPTS,
@@ -80,6 +89,8 @@ class RunSettings:
     judgment: JudgmentSettings
     prompt_builder: PromptBuilderSettings
     providers: ProvidersSettings
+    reference: str | None = None
+    """The text of the reference answer, wherever it was found."""
 
     @property
     def all(self) -> tuple[BaseModel, ...]:
@@ -160,13 +171,16 @@ class ConfigurationManager:
         assert run is not None  # noqa: S101  # without a problem there are settings
         return run
 
-    def complete(self, settings: OrchestratorSettings) -> RunSettings:
-        """The run of settings that are made already: every file they refer to, read and checked now, keys included."""
+    def complete(self, settings: OrchestratorSettings, *, reference: str | None = None) -> RunSettings:
+        """The run of settings that are made already: every file they refer to, read and checked now, keys included.
+
+        ``reference`` is the text of a reference answer and wins over the one of the settings.
+        """
         findings = _Findings(for_a_run=True)
         values = settings.model_dump(exclude_none=True)
         place = Place("orchestrator settings").inside
         self._check(OrchestratorSettings, values, place, findings)
-        run = self._read_parts(_Reading(settings, values, place), findings)
+        run = self._read_parts(_Reading(settings, values, place), findings, reference)
         findings.raise_problems()
         assert run is not None  # noqa: S101  # what keeps a part from being made is a problem
         return run
@@ -395,7 +409,9 @@ class ConfigurationManager:
     def _read_run(self, file: Path | None, findings: _Findings) -> RunSettings | None:
         return self._read_parts(self._read(ORCHESTRATOR, OrchestratorSettings, file, findings), findings)
 
-    def _read_parts(self, main: _Reading[OrchestratorSettings], findings: _Findings) -> RunSettings | None:
+    def _read_parts(
+        self, main: _Reading[OrchestratorSettings], findings: _Findings, reference: str | None = None
+    ) -> RunSettings | None:
         teams = self._read_teams(main, findings)
         evaluator = self._read_named(EVALUATOR, EvaluatorSettings, main, findings)
         judgment = self._read_named(JUDGMENT, JudgmentSettings, main, findings)
@@ -406,7 +422,26 @@ class ConfigurationManager:
         if not (main.settings and evaluator and judgment and prompt_builder and providers):
             return None
         orchestrator = _located(main.settings, self.workspace.root)
-        return RunSettings(orchestrator, teams, evaluator, judgment, prompt_builder, providers)
+        answer = reference or self._reference_text(orchestrator.reference)
+        if answer is None:
+            self._tell_missing_references(evaluator, findings)
+        return RunSettings(orchestrator, teams, evaluator, judgment, prompt_builder, providers, answer)
+
+    def _reference_text(self, given: str | None) -> str | None:
+        file = reference_file(given, self.workspace) if given else None
+        try:
+            return read_text(file, str(given)) if file else given
+        except ConfigurationError:
+            return given  # told where the orchestrator file is checked
+
+    def _tell_missing_references(self, evaluator: EvaluatorSettings, findings: _Findings) -> None:
+        """Metrics without the reference they need; before a run only worth a note, since a task may bring it."""
+        heard = findings.problems if findings.for_a_run else findings.notes
+        for number in metrics_that_need_a_reference(evaluator, self._around):
+            name = evaluator.metrics[number].name
+            remedy = "set reference in the orchestrator file, or give it with the task"
+            told = f"{name!r} needs a reference answer: {remedy}"
+            heard.append(Problem(told, self.file_of(evaluator), f"metrics[{number}]"))
 
     def _read_teams(self, main: _Reading[OrchestratorSettings], findings: _Findings) -> tuple[TeamSettings, ...]:
         references = main.values.get("teams")

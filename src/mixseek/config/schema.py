@@ -601,7 +601,9 @@ class OrchestratorSettings(Settings):
     answer_schema: str | dict[str, JsonValue] | None = Field(
         default=None, description="JSON schema every submission has to meet: a table, or the path of a JSON file."
     )
-    reference: str | None = Field(default=None, description="Reference answer: a text, or the path of a file.")
+    reference: Text | None = Field(
+        default=None, description="Reference answer for metrics and judges: a text, or the path of a file."
+    )
     budget: BudgetSettings | None = Field(default=None, description="What the whole run may spend.")
     prices: dict[str, PriceSettings] = Field(default={}, description="Prices by model name.")
     storage: StorageSettings = Field(default=StorageSettings(), description="How results are stored.")
@@ -646,6 +648,7 @@ class MetricSettings(LLMDefaultSettings):
     )
     weight: float | None = Field(default=None, ge=0, le=1, description="Share of the overall score; all or none.")
     system_instruction: str | None = Field(default=None, description="What the judge is told to look for.")
+    use_reference: bool = Field(default=False, description="Whether the judge is shown the task's reference answer.")
     options: dict[str, JsonValue] = Field(default={}, description="Anything the metric's class takes.")
 
 

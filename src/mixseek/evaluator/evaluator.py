@@ -5,11 +5,12 @@ number leaves the submission unscored; a metric that fails is an :class:`Evaluat
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,7 @@ from typing import Any, cast
 from pydantic import BaseModel, Field, ValidationError
 
 from mixseek import plugins
-from mixseek.config.checks import options_model, type_of_metric
+from mixseek.config.checks import needs_reference, options_model, type_of_metric
 from mixseek.config.layers import show_path
 from mixseek.config.problems import faults_of
 from mixseek.config.schema import (
@@ -51,11 +52,21 @@ class _Weighed:
     name: str
     metric: BaseMetric
     weight: float
+    needs_reference: bool = False
 
 
 logger = logging.getLogger(__name__)
 
-_prompt: ContextVar[str | None] = ContextVar("evaluator_prompt", default=None)
+
+@dataclass(frozen=True)
+class _Prompts:
+    """What the judges of one submission are told, and those of them that are shown the reference answer."""
+
+    plain: str
+    with_reference: str | None
+
+
+_prompts: ContextVar[_Prompts | None] = ContextVar("evaluator_prompts", default=None)
 
 
 class Evaluator:
@@ -70,7 +81,7 @@ class Evaluator:
         workspace: Path | None = None,
     ) -> None:
         self.settings = settings
-        self._prompts = UserPromptBuilder(settings=prompt_builder_settings or PromptBuilderSettings())
+        self._builder = UserPromptBuilder(settings=prompt_builder_settings or PromptBuilderSettings())
         self._hub = hub or current_hub()
         self._workspace = workspace
         self._metrics = [self._made(metric) for metric in settings.metrics]
@@ -84,21 +95,46 @@ class Evaluator:
             metric.judge = self._judge(entries[0])
         used = {entry.name for entry in entries}
         self._metrics = [
-            _Weighed(known.name, metric, known.weight) if known.name in used else known for known in self._metrics
+            replace(known, metric=metric, needs_reference=needs_reference(type(metric), None))
+            if known.name in used
+            else known
+            for known in self._metrics
         ]
 
-    def build_prompt(self, request: EvaluationRequest) -> str:
-        """The prompt all judges of this submission are given."""
-        context = EvaluatorPromptContext(user_query=request.user_query, submission=request.submission)
-        return self._prompts.build_evaluator_prompt(context)
+    @property
+    def shows_reference(self) -> bool:
+        """Whether one of the judges is shown the reference answer."""
+        return any(entry.use_reference for entry in self.settings.metrics)
 
-    async def evaluate(self, request: EvaluationRequest, *, prompt: str | None = None) -> EvaluationResult:
+    def require_reference(self, reference: str | None) -> None:
+        """Refuse to go on without a reference answer if a metric needs one: found out before anything is paid for."""
+        if reference is None:
+            needing = [weighed.name for weighed in self._metrics if weighed.needs_reference]
+            problems = [Problem("needs a reference answer: give it with the task", f"metric {n!r}") for n in needing]
+            if problems:
+                raise ConfigurationError(problems)
+
+    def build_prompt(self, request: EvaluationRequest, *, with_reference: bool = False) -> str:
+        """The prompt the judges of this submission are given, or those that are shown the reference answer."""
+        context = EvaluatorPromptContext(
+            user_query=request.user_query,
+            submission=request.submission,
+            reference=request.reference if with_reference else None,
+        )
+        return self._builder.build_evaluator_prompt(context)
+
+    async def evaluate(
+        self, request: EvaluationRequest, *, prompt: str | None = None, reference_prompt: str | None = None
+    ) -> EvaluationResult:
         """All metrics of ``request`` and their weighted sum; the first that fails ends the others."""
-        token = _prompt.set(prompt or self.build_prompt(request))
+        self.require_reference(request.reference)
+        if self.shows_reference and reference_prompt is None:
+            reference_prompt = self.build_prompt(request, with_reference=True)
+        token = _prompts.set(_Prompts(prompt or self.build_prompt(request), reference_prompt))
         try:
             scores = await _all([_scored(weighed, request) for weighed in self._metrics])
         finally:
-            _prompt.reset(token)
+            _prompts.reset(token)
         return EvaluationResult(metrics=scores, overall_score=self._overall(scores))
 
     def _overall(self, scores: Sequence[MetricScore]) -> float | None:
@@ -108,25 +144,26 @@ class Evaluator:
     # --- making the metrics -------------------------------------------------------------------------------------------
 
     def _made(self, entry: MetricSettings) -> _Weighed:
-        metric = self._made_with_options(entry)
+        found = self._class_of(entry)
+        options = self._options(entry, options_model(found))
+        # A metric that offers a model of its options is made with one of these, which no signature can say.
+        make = cast("Callable[..., BaseMetric]", found)
+        metric = make(**entry.options) if options is None else make(options)
         if isinstance(metric, LLMJudgeMetric):
             metric.judge = self._judge(entry)
         weight = 1 / len(self.settings.metrics) if entry.weight is None else entry.weight
-        return _Weighed(entry.name, metric, weight)
+        needing = entry.use_reference or needs_reference(found, options)
+        return _Weighed(entry.name, metric, weight, needing)
 
-    def _made_with_options(self, entry: MetricSettings) -> BaseMetric:
-        found = self._class_of(entry)
-        model = options_model(found)
+    def _options(self, entry: MetricSettings, model: type[MetricOptions] | None) -> MetricOptions | None:
         if model is None:
-            return found(**entry.options)
+            return None
         try:
-            options = model.model_validate(entry.options, context={"workspace": self._place()})
+            return model.model_validate(entry.options, context={"workspace": self._place()})
         except ValidationError as error:
             faults = faults_of(error, model)
             above = f"options of metric {entry.name!r}"
             raise ConfigurationError([Problem(text, above, show_path(path) or None) for path, text in faults]) from None
-        # A metric that offers a model of its options is made with them, which no signature can say.
-        return cast("Callable[[MetricOptions], BaseMetric]", found)(options)
 
     def _place(self) -> Workspace | None:
         try:
@@ -147,10 +184,11 @@ class Evaluator:
 
         async def judge(metric_name: str, instruction: str, user_query: str, submission: str) -> MetricScore:
             request = EvaluationRequest(user_query=user_query, submission=submission)
+            prompts = _prompts.get() or _Prompts(self.build_prompt(request), None)
             verdict = await ask(
                 model,
                 _Verdict,
-                prompt=_prompt.get() or self.build_prompt(request),
+                prompt=(prompts.with_reference if entry.use_reference else None) or prompts.plain,
                 instructions=entry.system_instruction or instruction,
                 settings=model_settings(params),
             )
@@ -185,13 +223,19 @@ async def _all(scoring: Sequence[Coroutine[Any, Any, MetricScore]]) -> list[Metr
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _arguments(metric: BaseMetric, request: EvaluationRequest) -> dict[str, Any]:
+    """What a metric is called with: the reference only where it is asked for by name, as most were written without."""
+    asks = "reference" in inspect.signature(metric.evaluate).parameters
+    return request.model_dump(exclude=set() if asks else {"reference"})
+
+
 async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
     scope = current_scope()
     with (
         calling(scope.model_copy(update={"role": "evaluator", "agent_name": weighed.name})) if scope else nullcontext()
     ):
         try:
-            score = await weighed.metric.evaluate(**request.model_dump())
+            score = await weighed.metric.evaluate(**_arguments(weighed.metric, request))
         except MixSeekError as error:
             raise EvaluationError(f"metric {weighed.name!r} could not score: {error}") from error
         except Exception as error:  # a stranger's metric may raise anything

@@ -74,14 +74,23 @@ class Orchestrator:
         self._statuses: dict[str, TeamStatus] = {}
 
     async def execute(
-        self, user_prompt: str, timeout_seconds: int | None = None, execution_id: str | None = None
+        self,
+        user_prompt: str,
+        timeout_seconds: int | None = None,
+        execution_id: str | None = None,
+        *,
+        reference: str | None = None,
     ) -> ExecutionSummary:
-        """Let all teams answer ``user_prompt``; ``timeout_seconds`` is for all rounds of one team."""
+        """Let all teams answer ``user_prompt``; ``timeout_seconds`` is for all rounds of one team.
+
+        ``reference`` is the text of a reference answer for metrics and judges, in place of the settings' one.
+        """
         if not user_prompt.strip():
             raise ConfigurationError("the prompt is empty: say what the teams have to do")
         # Hundreds of files take a while; whatever else runs on this loop goes on meanwhile.
-        configured = await asyncio.to_thread(ConfigurationManager(self._workspace.root).complete, self.settings)
-        task = _task(self.settings, user_prompt, timeout_seconds, execution_id)
+        manager = ConfigurationManager(self._workspace.root)
+        configured = await asyncio.to_thread(manager.complete, self.settings, reference=reference)
+        task = _task(configured, user_prompt, timeout_seconds, execution_id)
         run = open_run(
             task.execution_id,
             self._workspace,
@@ -146,7 +155,13 @@ class _Execution:
         where = {"execution_id": self._task.execution_id}
         await self._make_controllers()
         await self._run.tell_for_good(
-            RunStarted(**where, user_prompt=self._task.user_prompt, team_names=names, max_rounds=self._task.max_rounds)
+            RunStarted(
+                **where,
+                user_prompt=self._task.user_prompt,
+                team_names=names,
+                max_rounds=self._task.max_rounds,
+                reference=self._task.reference,
+            )
         )
         with long_lived():
             await self._play_teams()
@@ -321,8 +336,9 @@ class _Execution:
 
 
 def _task(
-    settings: OrchestratorSettings, user_prompt: str, timeout_seconds: int | None, execution_id: str | None
+    configured: RunSettings, user_prompt: str, timeout_seconds: int | None, execution_id: str | None
 ) -> OrchestratorTask:
+    settings = configured.orchestrator
     return OrchestratorTask(
         execution_id=execution_id or str(uuid4()),
         user_prompt=user_prompt,
@@ -332,6 +348,7 @@ def _task(
         min_rounds=settings.min_rounds,
         submission_timeout_seconds=settings.submission_timeout_seconds,
         judgment_timeout_seconds=settings.judgment_timeout_seconds,
+        reference=configured.reference,
     )
 
 

@@ -85,13 +85,20 @@ class UserPromptBuilder:
         return await self._within_budget(render, context, ranking)
 
     def build_evaluator_prompt(self, context: EvaluatorPromptContext) -> str:
-        """The prompt of a judge: the question, and the submission as data in a fence."""
+        """The prompt of a judge: the question, and the submission and any reference answer as data in fences."""
+        nonce = self._nonce()
+        reference = "" if context.reference is None else fenced(context.reference, nonce)
         values = {
             "user_prompt": context.user_query,
-            "submission": fenced(context.submission, self._nonce()),
+            "submission": fenced(context.submission, nonce),
+            "reference": reference,
             "current_datetime": self._clock(),
         }
-        return self._render("evaluator_user_prompt", values)
+        prompt = self._render("evaluator_user_prompt", values)
+        # A template that was written without a thought of references still shows one to a judge that has to see it.
+        if reference and prompt == self._render("evaluator_user_prompt", {**values, "reference": ""}):
+            return f"{prompt.rstrip()}\n\n# 参照回答\n{reference}\n"
+        return prompt
 
     def _render(self, name: str, values: Mapping[str, object]) -> str:
         return compile_template(getattr(self.settings, name), name).render(values)

@@ -59,12 +59,13 @@ class RoundPromptContext(BaseModel):
 
 
 class EvaluatorPromptContext(BaseModel):
-    """What an evaluator's prompt shows: the original question and the submission, and not whose it is."""
+    """What a judge's prompt shows: the original question and the submission, not whose it is, and maybe a reference."""
 
     model_config = ConfigDict(frozen=True)
 
     user_query: NotEmpty
     submission: str
+    reference: str | None = None
 
 
 class RoundContext(Record):

@@ -130,6 +130,7 @@ class RoundController:
         self._evaluator = Evaluator(
             evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root
         )
+        self._evaluator.require_reference(task.reference)
         self._judgment = Judgment(judgment_settings, self._run.hub)
         self._prompts = RoundPrompts(
             prompt_builder_settings,
@@ -238,12 +239,16 @@ class RoundController:
         number, content = submitted.number, submitted.turn.submission
         self._unscored = submitted
         request = EvaluationRequest(
-            user_query=self._user_prompt, submission=content, **self._where(), round_number=number
+            user_query=self._user_prompt,
+            submission=content,
+            **self._where(),
+            round_number=number,
+            reference=self._task.reference,
         )
-        prompt = await self._prompts.evaluator_prompt(request)
+        prompts = await self._evaluator_prompts(request)
         try:
             with self._calling(number, "evaluator", "evaluator"):
-                result = await self._evaluator.evaluate(request, prompt=prompt)
+                result = await self._evaluator.evaluate(request, **prompts)
         except EvaluationError as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
             await self._write(self._entry(state), state)
@@ -265,6 +270,12 @@ class RoundController:
             round_ended_at=utc_now(),
             message_history=submitted.turn.messages,
         )
+
+    async def _evaluator_prompts(self, request: EvaluationRequest) -> dict[str, str]:
+        prompts = {"prompt": await self._prompts.evaluator_prompt(request)}
+        if self._evaluator.shows_reference:
+            prompts["reference_prompt"] = await self._prompts.evaluator_prompt(request, with_reference=True)
+        return prompts
 
     # --- go on or stop ------------------------------------------------------------------------------------------------
 

@@ -57,11 +57,17 @@ class RoundPrompts:
         await self._keep("judgment", prompt, context, ranking=seen.ranking, nonce=self._nonce)
         return prompt
 
-    async def evaluator_prompt(self, request: EvaluationRequest) -> str:
-        """What every judge of a submission is told."""
-        context = EvaluatorPromptContext(user_query=request.user_query, submission=request.submission)
-        prompt = self._own.build_evaluator_prompt(context)
-        await self._keep("evaluator", prompt, request, nonce=self._nonce)
+    async def evaluator_prompt(self, request: EvaluationRequest, *, with_reference: bool = False) -> str:
+        """What every judge of a submission is told, or what those are told that see the reference answer too."""
+        prompt = self._own.build_evaluator_prompt(
+            EvaluatorPromptContext(
+                user_query=request.user_query,
+                submission=request.submission,
+                reference=request.reference if with_reference else None,
+            )
+        )
+        role = "evaluator_with_reference" if with_reference else "evaluator"
+        await self._keep(role, prompt, request, nonce=self._nonce)
         return prompt
 
     async def _keep(

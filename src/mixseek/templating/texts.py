@@ -37,6 +37,12 @@ DEFAULT_EVALUATOR_USER_PROMPT = """# 評価タスク
 # 評価対象の提出内容
 {{ submission }}
 
+{% if reference %}
+# 参照回答
+採点の参考にする回答です。提出者には知らされていないので、コメントに書き写さないでください。
+{{ reference }}
+
+{% endif %}
 ---
 現在日時: {{ current_datetime }}
 """

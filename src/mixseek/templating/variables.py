@@ -36,7 +36,12 @@ _ROUND_VARIABLES = {
 VARIABLES_BY_TEMPLATE: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "team_user_prompt": _ROUND_VARIABLES,
-        "evaluator_user_prompt": {"user_prompt": "str", "submission": "str", "current_datetime": "str"},
+        "evaluator_user_prompt": {
+            "user_prompt": "str",
+            "submission": "str",
+            "reference": "str",
+            "current_datetime": "str",
+        },
         "judgment_user_prompt": _ROUND_VARIABLES,
         "initial_prompt": TEMPLATE_VARIABLES["initial"],
         "continuation_prompt": TEMPLATE_VARIABLES["continuation"],

@@ -22,7 +22,12 @@ class BaseMetric(ABC):
         class Brevity(BaseMetric):
             async def evaluate(self, user_query, submission, **context):
                 return MetricScore(metric_name="Brevity", score=max(0, 100 - len(submission) / 10))
+
+    An ``evaluate`` with a parameter named ``reference`` is given the task's reference answer, or None.
     """
+
+    needs_reference: ClassVar[bool] = False
+    """Whether the metric cannot score without a reference answer: a run without one is then refused at its start."""
 
     @abstractmethod
     async def evaluate(
