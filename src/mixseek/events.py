@@ -136,6 +136,7 @@ class SubmissionEvaluated(Event):
     round_number: int
     score: float | None
     metrics: list[MetricScore]
+    flags: list[str] = Field(default_factory=list)
 
 
 class RoundFinished(Event):

@@ -188,14 +188,20 @@ class EvaluationResult(Record):
 
     metrics: list[MetricScore]
     overall_score: float | None
+    flags: list[str] = []
+    """What is odd about the submission; no flag changes a score."""
 
     def to_score_details(self) -> dict[str, JsonValue]:
-        """What a leader board row keeps of it, and what the team is shown."""
+        """What a leader board row keeps of it, and what the team is shown; flags only where there are any."""
         metrics: list[JsonValue] = [
             {**metric.model_dump(), "score": metric.score if isfinite(metric.score) else None}
             for metric in self.metrics
         ]
-        return {"overall_score": self.overall_score, "metrics": metrics}
+        return {"overall_score": self.overall_score, "metrics": metrics, **self.flag_details()}
+
+    def flag_details(self) -> dict[str, JsonValue]:
+        """The part of the details that tells of flags."""
+        return {"flags": list(self.flags)} if self.flags else {}
 
     @classmethod
     def from_score_details(cls, details: dict[str, JsonValue], overall_score: float | None) -> Self:
@@ -204,7 +210,12 @@ class EvaluationResult(Record):
         if not isinstance(kept, list):
             kept = [{"metric_name": name, "score": value} for name, value in details.items() if name != "overall_score"]
         metrics = [MetricScore.read_back(metric) for metric in kept if isinstance(metric, dict)]
-        return cls(metrics=[metric for metric in metrics if metric], overall_score=overall_score)
+        flags = details.get("flags")
+        return cls(
+            metrics=[metric for metric in metrics if metric],
+            overall_score=overall_score,
+            flags=[str(flag) for flag in flags] if isinstance(flags, list) else [],
+        )
 
     @property
     def feedback_summary(self) -> str:

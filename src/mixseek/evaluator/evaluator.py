@@ -7,7 +7,7 @@ number leaves the submission unscored; a metric that fails is an :class:`Evaluat
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -29,6 +29,7 @@ from mixseek.config.schema import (
     PromptBuilderSettings,
 )
 from mixseek.errors import ConfigurationError, EvaluationError, MixSeekError, Problem, WorkspaceNotFoundError
+from mixseek.evaluator.gates import flags_of
 from mixseek.evaluator.metrics.base import BaseMetric, Judge, LLMJudgeMetric
 from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, model_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
@@ -56,6 +57,8 @@ class _Weighed:
 
 
 logger = logging.getLogger(__name__)
+
+_LONG = 50_000
 
 
 @dataclass(frozen=True)
@@ -124,10 +127,19 @@ class Evaluator:
         return self._builder.build_evaluator_prompt(context)
 
     async def evaluate(
-        self, request: EvaluationRequest, *, prompt: str | None = None, reference_prompt: str | None = None
+        self,
+        request: EvaluationRequest,
+        *,
+        prompt: str | None = None,
+        reference_prompt: str | None = None,
+        earlier: Mapping[int, str] | None = None,
     ) -> EvaluationResult:
-        """All metrics of ``request`` and their weighted sum; the first that fails ends the others."""
+        """All metrics of ``request`` and their weighted sum; the first that fails ends the others.
+
+        ``earlier`` are the team's submissions so far by their round, to tell a copy by.
+        """
         self.require_reference(request.reference)
+        flags = await _flags(request, earlier or {})
         if self.shows_reference and reference_prompt is None:
             reference_prompt = self.build_prompt(request, with_reference=True)
         token = _prompts.set(_Prompts(prompt or self.build_prompt(request), reference_prompt))
@@ -135,7 +147,7 @@ class Evaluator:
             scores = await _all([_scored(weighed, request) for weighed in self._metrics])
         finally:
             _prompts.reset(token)
-        return EvaluationResult(metrics=scores, overall_score=self._overall(scores))
+        return EvaluationResult(metrics=scores, overall_score=self._overall(scores), flags=flags)
 
     def _overall(self, scores: Sequence[MetricScore]) -> float | None:
         total = sum(weighed.weight * score.score for weighed, score in zip(self._metrics, scores, strict=True))
@@ -206,6 +218,13 @@ def _parameters(entry: MetricSettings, settings: EvaluatorSettings) -> ModelPara
     for layer in layers:
         top |= {name: value for name, value in layer.items() if value is not None}
     return ModelParams(**top)
+
+
+async def _flags(request: EvaluationRequest, earlier: Mapping[int, str]) -> list[str]:
+    """The flags of a submission; a very long one is looked at beside the event loop, for the sake of other teams."""
+    if len(request.submission) < _LONG:
+        return flags_of(request.submission, request.user_query, earlier)
+    return await asyncio.to_thread(flags_of, request.submission, request.user_query, earlier)
 
 
 async def _all(scoring: Sequence[Coroutine[Any, Any, MetricScore]]) -> list[MetricScore]:

@@ -50,6 +50,7 @@ from mixseek.llm import Scope, calling
 from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
 from mixseek.records import (
     EvaluationRequest,
+    EvaluationResult,
     ExitReason,
     ImprovementJudgment,
     LeaderBoardEntry,
@@ -248,18 +249,22 @@ class RoundController:
         prompts = await self._evaluator_prompts(request)
         try:
             with self._calling(number, "evaluator", "evaluator"):
-                result = await self._evaluator.evaluate(request, **prompts)
+                result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
         except EvaluationError as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
             await self._write(self._entry(state), state)
             raise
         self._run.tell(
             SubmissionEvaluated(
-                **self._where(), round_number=number, score=result.overall_score, metrics=result.metrics
+                **self._where(),
+                round_number=number,
+                score=result.overall_score,
+                metrics=result.metrics,
+                flags=result.flags,
             )
         )
         if result.overall_score is None:
-            return self._unscored_state(number, content, NOT_FINITE, submitted.started_at, result.feedback_summary)
+            return self._unscored_state(number, content, NOT_FINITE, submitted.started_at, result)
         return RoundState(
             round_number=number,
             submission_content=content,
@@ -415,17 +420,20 @@ class RoundController:
         )
 
     def _unscored_state(
-        self, number: int, content: str, reason: str, started_at: datetime, feedback: str = ""
+        self, number: int, content: str, reason: str, started_at: datetime, result: EvaluationResult | None = None
     ) -> RoundState:
         return RoundState(
             round_number=number,
             submission_content=content,
             evaluation_score=None,
-            score_details={"reason": reason},
-            evaluation_feedback=feedback or reason,
+            score_details={"reason": reason, **(result.flag_details() if result else {})},
+            evaluation_feedback=(result.feedback_summary if result else "") or reason,
             round_started_at=started_at,
             round_ended_at=utc_now(),
         )
+
+    def _submitted_before(self) -> dict[int, str]:
+        return {state.round_number: state.submission_content for state in self._history if state.submission_content}
 
     def _bill(self, number: int, *, judgment: bool = False) -> list[ModelUsage]:
         lines = self._run.meter.bill(**self._where(), round_number=number)
