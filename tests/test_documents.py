@@ -72,13 +72,31 @@ def test_every_link_between_documents_leads_somewhere() -> None:
 
 def test_the_page_on_python_plays_a_competition_and_tells_every_event(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    _, block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "compete.py").write_text(block, encoding="utf-8")
     with ModelServer() as server:
         write_workspace(tmp_path, teams=1, max_rounds=1, base_url=server.base_url)
         assert run("compete.py", ".", "task", cwd=tmp_path).splitlines()[-1].startswith("a ")
     told = set(re.findall(r"^\| `(\w+)` \| .* \| .* \|$", page, re.MULTILINE))
     assert {event.__name__ for event in Event.__subclasses__()} <= told
+
+
+def test_the_page_on_python_plays_without_files(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    block, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    with ModelServer() as server:
+        served = re.sub(r'"(openai|anthropic):', '"local:', block).replace(
+            "    max_rounds=2,", f'    max_rounds=2,\n    providers={{"local": {{"base_url": "{server.base_url}"}}}},'
+        )
+        (tmp_path / "compete.py").write_text(served, encoding="utf-8")
+        assert run("compete.py", cwd=tmp_path)[:2] in ("a ", "b ")
+    assert [file.name for file in tmp_path.iterdir()] == ["compete.py"]
+
+
+def test_the_example_without_files_prints_a_leader_board() -> None:
+    assert run(ROOT / "examples" / "from_python.py") == (
+        "1. Throwers: [1, 6, 5] (100 points)\n2. Guessers: [6, 1] (70 points)\n"
+    )
 
 
 def test_the_page_on_results_reads_a_journal(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 NAMES = {
-    "mixseek": ["__version__"],
+    "mixseek": ["__version__", "arun", "run"],
     "mixseek.agents.leader.agent": ["DEFAULT_LEADER_SYSTEM_INSTRUCTION"],
     "mixseek.agents.leader.models": ["MemberSubmission", "MemberSubmissionsRecord"],
     "mixseek.agents.member": ["BaseMemberAgent", "MemberAgentFactory"],

@@ -14,13 +14,15 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
 from threading import RLock
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Generic, TypeVar, cast
 
 from mixseek.errors import PluginError
@@ -55,6 +57,7 @@ class Registry(Generic[T]):
         # Named as a string: base classes stand above this module, and asking for the list of names must not load them.
         self._base = base
         self._targets: dict[str, T | str] = {}
+        self._lent: ContextVar[Mapping[str, T]] = ContextVar(f"lent_{kind}", default=MappingProxyType({}))
 
     def register(self, name: str, target: T | str) -> None:
         """Let ``name`` stand for ``target``, an object or the ``"module:attribute"`` to import at first use."""
@@ -72,8 +75,21 @@ class Registry(Generic[T]):
 
         return decorate
 
+    @contextmanager
+    def lent(self, targets: Mapping[str, T]) -> Iterator[None]:
+        """Let further names stand for something inside; whatever else runs in the process does not see them."""
+        for name, target in targets.items():
+            self._check(target, f"class {name!r}")
+        token = self._lent.set({**self._lent.get(), **targets})
+        try:
+            yield
+        finally:
+            self._lent.reset(token)
+
     def get(self, name: str) -> T:
         """What ``name`` stands for, imported now if it was registered as a string."""
+        if name in self._lent.get():
+            return self._lent.get()[name]
         # Looked up first: what is known needs no code of others.
         if name not in self._targets:
             load_entry_points()
@@ -91,11 +107,14 @@ class Registry(Generic[T]):
         found = getattr(loaded, class_name, None)
         if not isinstance(found, type):
             raise PluginError(f"{str(source)!r} has no class {class_name!r}")
-        base = _import_attribute(self._base)
-        if isinstance(base, type) and not issubclass(found, base):
-            raise PluginError(f"class {class_name!r} in {str(source)!r} must be a subclass of {base.__name__}")
-        self._check_that_it_runs(found, f"class {class_name!r} in {str(source)!r}")
+        self._check(found, f"class {class_name!r} in {str(source)!r}")
         return found
+
+    def _check(self, found: object, shown: str) -> None:
+        base = _import_attribute(self._base)
+        if not isinstance(found, type) or (isinstance(base, type) and not issubclass(found, base)):
+            raise PluginError(f"{shown} must be a subclass of {getattr(base, '__name__', base)}")
+        self._check_that_it_runs(found, shown)
 
     def _check_that_it_runs(self, found: type, shown: str) -> None:
         missing = sorted(getattr(found, "__abstractmethods__", ()))
@@ -108,11 +127,11 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         load_entry_points()
-        return name in self._targets
+        return name in self._targets or name in self._lent.get()
 
     def __iter__(self) -> Iterator[str]:
         load_entry_points()
-        return iter(sorted(self._targets))
+        return iter(sorted({*self._targets, *self._lent.get()}))
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,21 @@ class Workspace:
     """
 
     root: Path
+    is_bare: bool = False
+    """Whether it is only where relative paths start: it has no files of its own, and nothing is kept in it."""
 
     @classmethod
-    def locate(cls, path: Path | str | None = None, environ: Mapping[str, str] = os.environ) -> "Workspace":
+    def bare(cls) -> "Workspace":
+        """The current directory, for runs that are configured from Python alone."""
+        return cls(Path.cwd(), is_bare=True)
+
+    @classmethod
+    def locate(
+        cls, path: "Path | str | Workspace | None" = None, environ: Mapping[str, str] = os.environ
+    ) -> "Workspace":
         """The workspace at ``path``, else the one ``$MIXSEEK_WORKSPACE`` names; it has to be a directory."""
+        if isinstance(path, Workspace):
+            return path
         named = path if path is not None else environ.get(WORKSPACE_VARIABLE)
         if not named:
             raise WorkspaceNotFoundError(f"no workspace: give --workspace DIR or set {WORKSPACE_VARIABLE}")
@@ -42,7 +53,7 @@ class Workspace:
     @property
     def configs(self) -> Path:
         """Where the TOML files are."""
-        return self.root / "configs"
+        return self._own / "configs"
 
     @property
     def prompt_templates(self) -> Path:
@@ -52,7 +63,7 @@ class Workspace:
     @property
     def env_file(self) -> Path:
         """Variables that hold where the environment is silent."""
-        return self.root / ".env"
+        return self._own / ".env"
 
     @property
     def database(self) -> Path:
@@ -63,6 +74,11 @@ class Workspace:
     def journal(self) -> Path:
         """What happened, call by call (SQLite)."""
         return self.root / "journal.db"
+
+    @property
+    def _own(self) -> Path:
+        # Nothing can ever exist below this file.
+        return Path(os.devnull) if self.is_bare else self.root
 
     def resolve(self, path: Path | str) -> Path:
         """A path found inside a file: relative ones start at the workspace."""

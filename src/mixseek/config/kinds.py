@@ -1,7 +1,7 @@
 """The kinds of files a workspace has, and how to tell which kind a file is."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ __all__ = [
     "PROVIDERS",
     "TEAM",
     "Kind",
+    "as_document",
     "detect_kind",
     "other_kind",
     "toml_layer",
@@ -113,6 +114,15 @@ def other_kind(document: Mapping[str, Any], wanted: Kind) -> Kind | None:
         return None
     own = {_main_table(wanted)} if _main_table(wanted) else wanted.keys - found[0].keys
     return None if document.keys() & own else found[0]
+
+
+def as_document(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, Mapping[str, Any]]:
+    """A table that is given in Python as the document of a file, and the kind whose keys are named as it names them."""
+    if kind is PROVIDERS and "providers" not in given:
+        return kind, {"providers": given}
+    if kind.table is None or isinstance(given.get(kind.table), Mapping):
+        return kind, given
+    return replace(kind, table=None), given
 
 
 def toml_layer(kind: Kind, document: Mapping[str, Any], shown: str) -> Layer:

@@ -8,7 +8,7 @@ step adds to one list of findings, and only at the end a non-empty list becomes 
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -37,6 +37,7 @@ from mixseek.config.kinds import (
     PROVIDERS,
     TEAM,
     Kind,
+    as_document,
     detect_kind,
     other_kind,
     toml_layer,
@@ -63,6 +64,7 @@ from mixseek.workspace import Workspace
 
 __all__ = [
     "ConfigurationManager",
+    "Given",
     "Report",
     "RunSettings",
     "is_explicit",
@@ -89,6 +91,7 @@ class RunSettings:
     judgment: JudgmentSettings
     prompt_builder: PromptBuilderSettings
     providers: ProvidersSettings
+    workspace: Workspace
     reference: str | None = None
     """The text of the reference answer, wherever it was found."""
 
@@ -96,6 +99,27 @@ class RunSettings:
     def all(self) -> tuple[BaseModel, ...]:
         """Every part of it, in the order of a run."""
         return (self.orchestrator, *self.teams, self.evaluator, self.judgment, self.prompt_builder, self.providers)
+
+
+Table = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Settings that are given in Python instead of in files: as what they are, or as tables like those of a file.
+
+    A table may leave out the name its settings stand under in a file (``[team]``). A team may also be a path.
+    """
+
+    teams: Sequence[TeamSettings | Table | Path | str]
+    evaluator: EvaluatorSettings | Table | None = None
+    judgment: JudgmentSettings | Table | None = None
+    prompt_builder: PromptBuilderSettings | Table | None = None
+    providers: ProvidersSettings | Table | None = None
+
+    def part(self, kind: Kind) -> Any:
+        """What is given in place of the default file of this kind."""
+        return getattr(self, kind.name, None)
 
 
 @dataclass(frozen=True)
@@ -138,21 +162,24 @@ class _Reading(Generic[S]):
 class ConfigurationManager:
     """Reads the configuration of one workspace.
 
-    ``overrides`` are values from the command line by kind of file: ``{"orchestrator": {"max_rounds": 3}}``.
+    ``overrides`` are values from the command line by kind of file: ``{"orchestrator": {"max_rounds": 3}}``. ``given``
+    are settings in place of the workspace's files; they win over the environment.
     """
 
     def __init__(
         self,
-        workspace: Path | str | None = None,
+        workspace: Path | str | Workspace | None = None,
         *,
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
         environ: Mapping[str, str] | None = None,
         no_plugins: bool = False,
+        given: Given | None = None,
     ) -> None:
         self._environ = os.environ if environ is None else environ
         self.workspace = _locate(workspace, self._environ)
         self._overrides = overrides or {}
         self._around = Surroundings(self.workspace, no_plugins)
+        self._given = given or Given(())
 
     # --- settings ---------------------------------------------------------------------------------------------------
 
@@ -184,6 +211,30 @@ class ConfigurationManager:
         findings.raise_problems()
         assert run is not None  # noqa: S101  # what keeps a part from being made is a problem
         return run
+
+    def assemble(self, limits: Table) -> RunSettings:
+        """The run of the settings that are given in Python, checked as files are, keys included.
+
+        ``limits`` are the other settings of the orchestrator file.
+        """
+        findings = _Findings(for_a_run=True)
+        teams = [self._team_file(number, team, findings) for number, team in enumerate(self._given.teams)]
+        document = {**limits, "teams": teams}
+        main = self._make_given(ORCHESTRATOR, OrchestratorSettings, document, "arguments", findings)
+        run = self._read_parts(main, findings)
+        findings.raise_problems()
+        assert run is not None  # noqa: S101  # what keeps a part from being made is a problem
+        return run
+
+    def _team_file(self, number: int, team: Any, findings: _Findings) -> dict[str, str]:
+        """The path of a team's file, or how messages call a team that has none."""
+        if not isinstance(team, Path | str):
+            return {"config": f"teams[{number}]"}
+        try:
+            return {"config": str(self._existing(team))}
+        except MissingFileError as error:
+            findings.problems += error.problems
+            return {"config": str(team)}
 
     def load_team_settings(self, path: Path | str) -> TeamSettings:
         """The team a file describes, its members' files included."""
@@ -279,7 +330,9 @@ class ConfigurationManager:
         return settings
 
     def _read(self, kind: Kind, model: type[S], file: Path | None, findings: _Findings) -> _Reading[S]:
-        """One file, or the default file where none is named, or the defaults where there is no such file."""
+        """One file, or what is given in its place, or the default file, or the defaults where there is no such file."""
+        if file is None and self._given.part(kind) is not None:
+            return self._make_given(kind, model, self._given.part(kind), kind.name, findings)
         if file is None and kind.is_default and os.path.lexists(self.default_file(kind)):
             file = self.default_file(kind)
         shown = self._shown(file) if file else None
@@ -290,10 +343,29 @@ class ConfigurationManager:
             return _Reading(None, {}, Place(shown).inside)
         return self._make(kind, model, document, shown, findings)
 
+    def _make_given(self, kind: Kind, model: type[S], given: Any, shown: str, findings: _Findings) -> _Reading[S]:
+        if isinstance(given, model):
+            values = given.model_dump(by_alias=True, exclude_unset=True)
+            self._check(model, values, Place(shown).inside, findings)
+            return _Reading(given, values, Place(shown).inside)
+        if not isinstance(given, Mapping):
+            message = f"must be {model.__name__} or a table of the same settings, not {type(given).__name__}"
+            findings.problems.append(Problem(message, shown))
+            return _Reading(None, {}, Place(shown).inside)
+        written, document = as_document(kind, given)
+        return self._make(written, model, document, shown, findings, is_given=True)
+
     def _make(
-        self, kind: Kind, model: type[S], document: Mapping[str, Any] | None, shown: str | None, findings: _Findings
+        self,
+        kind: Kind,
+        model: type[S],
+        document: Mapping[str, Any] | None,
+        shown: str | None,
+        findings: _Findings,
+        *,
+        is_given: bool = False,
     ) -> _Reading[S]:
-        merged = self._merge(kind, document, shown, findings)
+        merged = self._merge(kind, document, shown, findings, is_given=is_given)
 
         def place(path: KeyPath) -> Place:
             written = merged.place(_as_written(merged.values, path))
@@ -324,13 +396,24 @@ class ConfigurationManager:
         heard += (problem_at(place(path), text) for path, text in without_key)
         heard += (problem_at(place(path), text) for path, text in kinds_to_come(model, values))
 
-    def _merge(self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings) -> Merged:
+    def _merge(
+        self,
+        kind: Kind,
+        document: Mapping[str, Any] | None,
+        shown: str | None,
+        findings: _Findings,
+        *,
+        is_given: bool = False,
+    ) -> Merged:
         layers = self._layers(kind, document, shown, findings)
+        if is_given:
+            # What the caller says here and now is meant more than what the environment happens to hold.
+            layers.insert(0, replace(layers.pop(), source="argument"))
         findings.problems += (problem for layer in layers for problem in layer.problems)
         merged = merge(layers)
         if kind is PROMPT_BUILDER:
             _tell_missing_prompts(document, shown, merged, findings)
-        return self._with_member_files(merged, findings) if kind is TEAM else merged
+        return self._with_member_files(merged, findings) if kind.model is TeamSettings else merged
 
     def _layers(
         self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings
@@ -345,13 +428,16 @@ class ConfigurationManager:
         return layers
 
     def _known_providers(self) -> KnownProviders | None:
-        findings = _Findings()
+        given = self._given.part(PROVIDERS)
+        if isinstance(given, ProvidersSettings):
+            return KnownProviders(given.providers, self.environ)
         file = self.default_file(PROVIDERS)
         try:
-            document = self._document(file) if os.path.lexists(file) else {}
+            read = self._document(file) if given is None and os.path.lexists(file) else {}
         except ConfigurationError:
             return None
-        values = self._merge(PROVIDERS, document, self._shown(file), findings).values
+        document = as_document(PROVIDERS, given)[1] if isinstance(given, Mapping) else read
+        values = self._merge(PROVIDERS, document, self._shown(file), _Findings()).values
         servers = values.get("providers")
         named = servers.items() if isinstance(servers, Mapping) else ()
         return KnownProviders({name: _server(table) for name, table in named}, self.environ)
@@ -425,7 +511,8 @@ class ConfigurationManager:
         answer = reference or self._reference_text(orchestrator.reference)
         if answer is None:
             self._tell_missing_references(evaluator, findings)
-        return RunSettings(orchestrator, teams, evaluator, judgment, prompt_builder, providers, answer)
+        parts = (orchestrator, teams, evaluator, judgment, prompt_builder, providers)
+        return RunSettings(*parts, self.workspace, answer)
 
     def _reference_text(self, given: str | None) -> str | None:
         file = reference_file(given, self.workspace) if given else None
@@ -448,7 +535,12 @@ class ConfigurationManager:
         teams: list[tuple[Place, TeamSettings]] = []
         for number, reference in enumerate(references if isinstance(references, list) else []):
             place = main.place(("teams", number, "config"))
-            team = self._read_referred(TEAM, TeamSettings, _inside(reference, "config"), place, findings)
+            given = _inside(list(self._given.teams), number)
+            if given is None or isinstance(given, Path | str):
+                team = self._read_referred(TEAM, TeamSettings, _inside(reference, "config"), place, findings)
+            else:
+                place = Place(f"teams[{number}]")
+                team = self._make_given(TEAM, TeamSettings, given, f"teams[{number}]", findings).settings
             if team is not None:
                 teams.append((place, team))
         findings.problems += _team_ids_used_twice(teams)
@@ -583,7 +675,7 @@ def is_explicit(settings: PromptBuilderSettings, field: str = "team_user_prompt"
     return bool(origins) and not (origins[0].source == "TOML" and origins[0].place.file == default_file)
 
 
-def _locate(path: Path | str | None, environ: Mapping[str, str]) -> Workspace:
+def _locate(path: Path | str | Workspace | None, environ: Mapping[str, str]) -> Workspace:
     try:
         return Workspace.locate(path, environ)
     except (OSError, RuntimeError, ValueError) as error:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -51,12 +52,14 @@ logger = logging.getLogger(__name__)
 class Orchestrator:
     """Plays competitions by one configuration; several may run at the same time.
 
+    Of settings that name files, the files are read at each execution; :class:`RunSettings` are whole, and nothing is
+    read for them.
     ``backoff`` paces the retries of model calls: for tests that must not wait, and for tuning of one's own.
     """
 
     def __init__(
         self,
-        settings: OrchestratorSettings,
+        settings: OrchestratorSettings | RunSettings,
         save_db: bool = True,
         on_round_complete: OnRoundCompleteCallback | None = None,
         *,
@@ -64,8 +67,11 @@ class Orchestrator:
         listeners: Sequence[Listener] = (),
         backoff: Backoff | None = None,
     ) -> None:
-        self.settings = settings
-        self._workspace = Workspace.locate(settings.workspace_path)
+        self._configured: RunSettings | None = None
+        if isinstance(settings, RunSettings):
+            self._configured, self.settings, self._workspace = settings, settings.orchestrator, settings.workspace
+        else:
+            self.settings, self._workspace = settings, Workspace.locate(settings.workspace_path)
         self._save_db = save_db
         self._on_round_complete = on_round_complete
         self._journal = journal
@@ -87,9 +93,7 @@ class Orchestrator:
         """
         if not user_prompt.strip():
             raise ConfigurationError("the prompt is empty: say what the teams have to do")
-        # Hundreds of files take a while; whatever else runs on this loop goes on meanwhile.
-        manager = ConfigurationManager(self._workspace.root)
-        configured = await asyncio.to_thread(manager.complete, self.settings, reference=reference)
+        configured = await self._complete(reference)
         task = _task(configured, user_prompt, timeout_seconds, execution_id)
         run = open_run(
             task.execution_id,
@@ -106,6 +110,13 @@ class Orchestrator:
             statuses = self._watch(configured)
             execution = _Execution(task, configured, run, self._workspace, self._on_round_complete, statuses)
             return await execution.play()
+
+    async def _complete(self, reference: str | None) -> RunSettings:
+        if self._configured is not None:
+            return replace(self._configured, reference=reference or self._configured.reference)
+        # Hundreds of files take a while; whatever else runs on this loop goes on meanwhile.
+        manager = ConfigurationManager(self._workspace.root)
+        return await asyncio.to_thread(manager.complete, self.settings, reference=reference)
 
     def get_team_status(self, team_id: str) -> TeamStatus:
         """Where a team stands in the execution that was started last."""
@@ -188,7 +199,7 @@ class _Execution:
     def _controller(self, config: str, team: TeamSettings) -> RoundController:
         return RoundController(
             Path(config),
-            self._workspace.root,
+            self._workspace,
             self._task,
             self._configured.evaluator,
             self._configured.judgment,

@@ -95,7 +95,7 @@ class RoundController:
     def __init__(
         self,
         team_config_path: Path,
-        workspace: Path,
+        workspace: Path | Workspace,
         task: OrchestratorTask,
         evaluator_settings: EvaluatorSettings,
         judgment_settings: JudgmentSettings,
@@ -113,7 +113,7 @@ class RoundController:
     ) -> None:
         self._place = Workspace.locate(workspace)
         self._task = task
-        self._team = team_settings or read_team_settings(team_config_path, workspace)
+        self._team = team_settings or read_team_settings(team_config_path, self._place.root)
         self._on_round_complete = on_round_complete
         self._owns_run = run is None
         self._run = run or open_run(
@@ -121,7 +121,7 @@ class RoundController:
             self._place,
             store=store,
             save_db=save_db,
-            providers=ConfigurationManager(self._place.root).get_providers_settings(),
+            providers=ConfigurationManager(self._place).get_providers_settings(),
         )
         self._members = [MemberAgentFactory.create_agent(each, workspace=self._place) for each in self._team.members]
         self._schema = self._own_schema() or answer_schema

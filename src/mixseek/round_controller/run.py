@@ -176,7 +176,7 @@ def open_run(
 
     Keys come from the environment and the workspace's ``.env``; without ``providers`` the workspace's own are used.
     """
-    manager = ConfigurationManager(workspace.root)
+    manager = ConfigurationManager(workspace)
     environ, providers = manager.environ, providers or manager.get_providers_settings()
     variables = {server.api_key_env for server in providers.providers.values() if server.api_key_env}
     redactor = Redactor.from_environment(environ, variables=variables)

@@ -1,0 +1,160 @@
+"""A competition from Python, without files.
+
+    summary = mixseek.run(
+        "Name three uses of bamboo.",
+        teams=[{"team_id": "a", "team_name": "A", "leader": {"model": "openai:gpt-5-mini"}}],
+        max_rounds=2,
+    )
+
+What is given is checked by the same rules, and told in the same words, as the files of a workspace, and played by the
+same :class:`~mixseek.orchestrator.Orchestrator`.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from mixseek.config.manager import ConfigurationManager, Given
+from mixseek.config.schema import (
+    BudgetSettings,
+    EvaluatorSettings,
+    JudgmentSettings,
+    PriceSettings,
+    PromptBuilderSettings,
+    ProvidersSettings,
+    StorageSettings,
+    TeamSettings,
+)
+from mixseek.events import Listener
+from mixseek.llm import Backoff
+from mixseek.orchestrator.orchestrator import Orchestrator
+from mixseek.orchestrator.own_parts import lending
+from mixseek.records import ExecutionSummary
+from mixseek.round_controller import OnRoundCompleteCallback
+from mixseek.workspace import Workspace
+
+__all__ = ["Limits", "Options", "arun", "run"]
+
+Table = Mapping[str, Any]
+"""Settings as a TOML file would have them."""
+
+
+class Limits(TypedDict, total=False):
+    """The settings of an orchestrator file beside its teams."""
+
+    timeout_per_team_seconds: int
+    max_concurrent_teams: int
+    max_retries_per_team: int
+    max_rounds: int
+    min_rounds: int
+    submission_timeout_seconds: int
+    judgment_timeout_seconds: int
+    answer_schema: str | Table
+    reference: str
+    budget: BudgetSettings | Table
+    prices: Mapping[str, PriceSettings | Table]
+    storage: StorageSettings | Table
+
+
+class Options(Limits, total=False):
+    """All that :func:`run` takes beside the task and the teams."""
+
+    evaluator: EvaluatorSettings | Table | None
+    judgment: JudgmentSettings | Table | None
+    prompt_builder: PromptBuilderSettings | Table | None
+    providers: ProvidersSettings | Table | None
+    workspace: Path | str | None
+    execution_id: str | None
+    on_round_complete: OnRoundCompleteCallback | None
+    listeners: Sequence[Listener]
+    backoff: Backoff | None
+
+
+Team = TeamSettings | Table | Path | str
+
+
+def run(task: str, teams: Sequence[Team], **options: Unpack[Options]) -> ExecutionSummary:
+    """:func:`arun` for programs and notebooks that do not await.
+
+    Where an event loop runs already, as in a notebook, the competition has a thread and a loop of its own, and hooks
+    and listeners are called there; Ctrl-C ends it all the same.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(arun(task, teams, **options))
+    return _in_a_thread(arun(task, teams, **options))
+
+
+async def arun(
+    task: str,
+    teams: Sequence[Team],
+    *,
+    evaluator: EvaluatorSettings | Table | None = None,
+    judgment: JudgmentSettings | Table | None = None,
+    prompt_builder: PromptBuilderSettings | Table | None = None,
+    providers: ProvidersSettings | Table | None = None,
+    workspace: Path | str | None = None,
+    execution_id: str | None = None,
+    on_round_complete: OnRoundCompleteCallback | None = None,
+    listeners: Sequence[Listener] = (),
+    backoff: Backoff | None = None,
+    **limits: Unpack[Limits],
+) -> ExecutionSummary:
+    """Let teams answer ``task``, and return the leader board with the best answers and the bill.
+
+    A team is :class:`TeamSettings`, a table like that of a team file, or the path of one; its members may name a class
+    of yours as their ``type``, or be objects of one. The other parts are settings or tables too, and the metrics of an
+    evaluator's table may be classes or objects. With a ``workspace`` its files hold for what is not given, and results
+    are stored there; without one no file is looked for, nothing is written, and paths start at the current directory.
+    Everything is checked before a model is called; mistakes are a :class:`~mixseek.errors.ConfigurationError`.
+    """
+    place = Workspace.bare() if workspace is None else Workspace.locate(workspace)
+    with lending(Given(_listed(teams), evaluator, judgment, prompt_builder, providers)) as given:
+        settings = await asyncio.to_thread(ConfigurationManager(place, given=given).assemble, limits)
+        orchestrator = Orchestrator(
+            settings,
+            save_db=workspace is not None,
+            on_round_complete=on_round_complete,
+            listeners=listeners,
+            backoff=backoff,
+        )
+        return await orchestrator.execute(task, execution_id=execution_id)
+
+
+def _listed(teams: Sequence[Team]) -> Sequence[Team]:
+    """One team may stand for a list of one."""
+    return [teams] if isinstance(teams, TeamSettings | Mapping | Path | str) else list(teams)
+
+
+def _in_a_thread(playing: Coroutine[Any, Any, ExecutionSummary]) -> ExecutionSummary:
+    """Run to the end in another thread; what interrupts the wait here cancels it there first."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[ExecutionSummary]]] = Future()
+    done: Future[ExecutionSummary] = Future()
+
+    async def main() -> ExecutionSummary:
+        task = asyncio.ensure_future(playing)
+        started.set_result((asyncio.get_running_loop(), task))
+        return await task
+
+    def work() -> None:
+        try:
+            done.set_result(asyncio.run(main()))
+        except BaseException as error:  # noqa: BLE001  # raised where it is waited for
+            done.set_exception(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(work,), name="mixseek.run", daemon=True)
+    thread.start()
+    try:
+        return done.result()
+    except BaseException:
+        if not done.done():
+            loop, task = started.result()
+            loop.call_soon_threadsafe(task.cancel)
+        raise
+    finally:
+        thread.join()
