@@ -4,12 +4,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := dev code mcp web
 
-.PHONY: demo test check soak bench format constraints clean
+.PHONY: demo test check soak bench format constraints clean bubblewrap
 
 demo: .venv/ready
 	@$(BIN)/python examples/competition.py
 
-test: .venv/ready
+test: .venv/ready bubblewrap
 	$(BIN)/pytest -n 2 --dist worksteal
 
 check: .venv/ready
@@ -19,7 +19,7 @@ check: .venv/ready
 	$(BIN)/lint-imports
 
 # The large counts; minutes, not seconds. What it prints is kept with the date and the command that made it.
-soak: .venv/ready
+soak: .venv/ready bubblewrap
 	@mkdir -p docs/evidence
 	$(BIN)/python -m soak | tee docs/evidence/soak.txt
 
@@ -35,6 +35,17 @@ constraints: .venv/ready
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --all-extras --strip-extras --allow-unsafe --no-header \
 		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --annotation-style=line \
 		--output-file constraints.txt pyproject.toml
+
+# The sandbox for full Python. Where it is missing and cannot be installed its tests are skipped, and one fails to say so.
+bubblewrap:
+	@command -v bwrap > /dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "installing bubblewrap"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get install -qq -y --no-install-recommends bubblewrap > /dev/null 2>&1 || \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends bubblewrap > /dev/null; } || true; \
+	fi
+	@command -v bwrap > /dev/null || echo "bubblewrap is not there: apt-get install bubblewrap" >&2
 
 clean:
 	rm -rf .venv build dist

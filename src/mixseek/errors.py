@@ -25,6 +25,7 @@ MixSeekError
     │   └── ModelOutputError      answers that never had the form that was asked for
     ├── SubmissionError           the leader gave no usable answer
     ├── EvaluationError           a submission could not be scored
+    ├── SandboxError              code could not be run, through no fault of the code
     ├── RoundTimeoutError         (also TimeoutError) one submission or judgment took too long
     ├── TeamTimeoutError          (also TimeoutError) all rounds of a team together took too long
     └── NoResultError             every round of a team failed
@@ -60,6 +61,7 @@ __all__ = [
     "Problem",
     "RoundTimeoutError",
     "RunError",
+    "SandboxError",
     "StorageError",
     "SubmissionError",
     "TeamTimeoutError",
@@ -233,6 +235,10 @@ class SubmissionError(RunError):
 
 class EvaluationError(RunError):
     """A submission could not be scored; this is a state of its own and never a zero."""
+
+
+class SandboxError(RunError):
+    """A sandbox failed, not the code that was to run in it."""
 
 
 class RoundTimeoutError(RunError, TimeoutError):

@@ -127,7 +127,7 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
             "max_content_tokens": None,
         },
     ),
-    (CodeExecutionSettings, {"backend": "auto"}),
+    (CodeExecutionSettings, {"backend": "auto", "timeout_seconds": 30, "memory_mb": 256, "output_chars": 20_000}),
     (McpServerSettings, {"args": [], "env": {}, "url": None, "headers": {}, "timeout_seconds": 30}),
     (BudgetSettings, {"max_cost_usd": None, "max_tokens": None, "max_requests": None, "max_seconds": None}),
     (
@@ -244,6 +244,9 @@ LIMITS: list[tuple[type[BaseModel], str, list[Any], list[Any]]] = [
     (WebFetchSettings, "max_uses", [1], [0]),
     (WebFetchSettings, "max_content_tokens", [1], [0]),
     (CodeExecutionSettings, "backend", ["auto", "provider", "monty", "bubblewrap"], ["docker"]),
+    (CodeExecutionSettings, "timeout_seconds", [1, 600], [0, 601, 1.5]),
+    (CodeExecutionSettings, "memory_mb", [64, 65536], [63, 65537]),
+    (CodeExecutionSettings, "output_chars", [100, 1_000_000], [99, 1_000_001]),
     (EvaluatorSettings, "default_model", ["a:b"], ["b"]),
     (EvaluatorSettings, "max_retries", [0], [-1]),
     (EvaluatorSettings, "timeout_seconds", [1], [0]),

@@ -32,6 +32,7 @@ from mixseek.config.schema import (
 from mixseek.errors import ConfigurationError, PluginError, Problem
 from mixseek.metrics import BUILT_IN_METRICS, CODE_METRICS, JUDGES, metric_type
 from mixseek.records import AgentType
+from mixseek.sandbox import bubblewrap_is_missing, monty_is_missing
 from mixseek.templating import TemplateFault, check_template
 from mixseek.workspace import Workspace
 
@@ -44,6 +45,7 @@ __all__ = [
     "kinds_to_come",
     "later_fields",
     "metrics_that_need_a_reference",
+    "missing_sandboxes",
     "needs_reference",
     "options_model",
     "reference_file",
@@ -63,7 +65,7 @@ _LATER: Mapping[type[BaseModel], frozenset[str]] = {
 }
 
 
-_LATER_KINDS = (AgentType.WEB_SEARCH, AgentType.WEB_FETCH, AgentType.CODE_EXECUTION)
+_LATER_KINDS = (AgentType.WEB_SEARCH, AgentType.WEB_FETCH)
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,35 @@ def kinds_to_come(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator
     elif model is TeamSettings:
         for number, member in _tables(values, "members"):
             yield from _below(("members", number), kinds_to_come(MemberAgentConfig, member))
+
+
+def missing_sandboxes(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[Fault]:
+    """Sandboxes that are chosen by name and that this machine does not have."""
+    if model is MemberAgentConfig and _text(values, "type", "agent_type") == AgentType.CODE_EXECUTION:
+        path, settings = _code_execution(values)
+        why = _MISSING.get(_text(settings, "backend") or "", lambda: None)()
+        if why:
+            yield (*path, "backend"), why
+    elif model is TeamSettings:
+        for number, member in _tables(values, "members"):
+            yield from _below(("members", number), missing_sandboxes(MemberAgentConfig, member))
+
+
+def _code_execution(member: Mapping[str, Any]) -> tuple[KeyPath, Any]:
+    """Where a member's table stands and what it holds; its own is stronger than one under ``metadata``."""
+    metadata = member.get("metadata")
+    tables: list[tuple[KeyPath, Any]] = [((), member), (("metadata",), metadata)]
+    for above, holder in tables:
+        table = holder.get("tool_settings") if isinstance(holder, Mapping) else None
+        if isinstance(table, Mapping) and "code_execution" in table:
+            return (*above, "tool_settings", "code_execution"), table["code_execution"]
+    return (), None
+
+
+_MISSING: Mapping[str, Callable[[], str | None]] = {
+    "monty": monty_is_missing,
+    "bubblewrap": bubblewrap_is_missing,
+}
 
 
 def later_fields(settings: BaseModel, above: KeyPath = ()) -> Iterator[KeyPath]:

@@ -24,6 +24,7 @@ from mixseek.config.checks import (
     kinds_to_come,
     later_fields,
     metrics_that_need_a_reference,
+    missing_sandboxes,
     reference_file,
 )
 from mixseek.config.environment import environment_layer, unclaimed
@@ -395,6 +396,7 @@ class ConfigurationManager:
         heard = findings.problems if findings.for_a_run else findings.notes
         heard += (problem_at(place(path), text) for path, text in without_key)
         heard += (problem_at(place(path), text) for path, text in kinds_to_come(model, values))
+        heard += (problem_at(place(path), text) for path, text in missing_sandboxes(model, values))
 
     def _merge(
         self,

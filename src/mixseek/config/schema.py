@@ -343,7 +343,16 @@ class CodeExecutionSettings(Settings):
 
     model_config = ConfigDict(extra="allow")
 
-    backend: Literal["auto", "provider", "monty", "bubblewrap"] = Field(default="auto", description="Where code runs.")
+    backend: Literal["auto", "provider", "monty", "bubblewrap"] = Field(
+        default="auto", description="Where code runs; auto: the provider's own tool where it has one, otherwise Monty."
+    )
+    timeout_seconds: int = Field(default=30, ge=1, le=600, description="Longest run in a sandbox of ours, in seconds.")
+    memory_mb: int = Field(
+        default=256, ge=64, le=65536, description="Most memory of a run in a sandbox of ours, in MiB."
+    )
+    output_chars: int = Field(
+        default=20_000, ge=100, le=1_000_000, description="Characters kept of what a run in a sandbox of ours prints."
+    )
 
 
 class ToolSettings(Settings):

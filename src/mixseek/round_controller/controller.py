@@ -124,6 +124,8 @@ class RoundController:
             providers=ConfigurationManager(self._place).get_providers_settings(),
         )
         self._members = [MemberAgentFactory.create_agent(each, workspace=self._place) for each in self._team.members]
+        for member in self._members:
+            member.check_model(self._run.hub)
         self._schema = self._own_schema() or answer_schema
         self._leader = Leader(
             self._team, self._members, self._run.hub, journal=self._run.journal, answer_schema=self._schema

@@ -1,10 +1,13 @@
 """What a member is: one asynchronous method from a task to a result."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mixseek.config.schema import MemberAgentConfig
 from mixseek.records import MemberAgentResult
+
+if TYPE_CHECKING:
+    from mixseek.llm import ModelHub
 
 __all__ = ["BaseMemberAgent"]
 
@@ -24,6 +27,9 @@ class BaseMemberAgent(ABC):
     def agent_type(self) -> str:
         """Its kind, as the team file says it."""
         return self.config.type
+
+    def check_model(self, hub: "ModelHub") -> None:  # noqa: B027  # as below
+        """Raise a ConfigurationError if its model cannot do what its settings ask; nothing was paid for by then."""
 
     @abstractmethod
     async def execute(self, task: str, context: dict[str, Any] | None = None, **kwargs: Any) -> MemberAgentResult:

@@ -10,6 +10,7 @@ from mixseek.workspace import Workspace
 __all__ = ["MemberAgentFactory"]
 
 plugins.members.register(AgentType.PLAIN, "mixseek.agents.member.plain:PlainMemberAgent")
+plugins.members.register(AgentType.CODE_EXECUTION, "mixseek.agents.member.code_execution:CodeExecutionMemberAgent")
 
 
 class MemberAgentFactory:

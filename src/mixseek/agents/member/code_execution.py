@@ -1,0 +1,89 @@
+"""A member that runs code: with its provider's own tool, or in a sandbox of ours."""
+
+from collections.abc import Iterator, Sequence
+
+from pydantic_ai import Tool
+from pydantic_ai.capabilities import AgentCapability, NativeOrLocalTool
+from pydantic_ai.native_tools import CodeExecutionTool
+
+from mixseek.agents.member.plain import PlainMemberAgent
+from mixseek.config.schema import CodeExecutionSettings, MemberAgentConfig
+from mixseek.errors import ConfigurationError, Problem
+from mixseek.llm import ModelHub
+from mixseek.sandbox import BubblewrapSandbox, CodeResult, Limits, MontySandbox, Sandbox, monty_is_missing
+
+__all__ = ["CodeExecutionMemberAgent"]
+
+_IN_MONTY = """
+Pythonのプログラムをサンドボックスで実行し、出力を返します。結果は必ずprintで出力してください。
+ファイル、ネットワーク、プロセスは使えません。標準ライブラリはmath、json、re、datetimeなど一部だけで、外部パッケージはありません。
+実行は毎回独立しており、変数は次の実行に残りません。
+"""
+_IN_BUBBLEWRAP = """
+Pythonのプログラムをサンドボックスで実行し、出力を返します。結果は必ずprintで出力してください。
+標準ライブラリはすべて使えますが、外部パッケージとネットワークはありません。ファイルは作業ディレクトリに書けますが、実行は毎回独立しており、
+ファイルも変数も次の実行に残りません。
+"""
+_OVER = {
+    "time": "時間の上限({0.timeout_seconds}秒)に達したため、実行を打ち切りました。",
+    "memory": "メモリの上限({0.memory_mb}MiB)に達したため、実行を打ち切りました。",
+    "output": "出力が多すぎるため、実行を打ち切りました。",
+}
+
+
+class CodeExecutionMemberAgent(PlainMemberAgent):
+    """A plain member with one tool more: running code."""
+
+    def __init__(self, config: MemberAgentConfig) -> None:
+        super().__init__(config)
+        self._settings = (config.tool_settings and config.tool_settings.code_execution) or CodeExecutionSettings()
+
+    def check_model(self, hub: ModelHub) -> None:
+        """Refuse a model without the tool that was chosen for it."""
+        without = [name for name in self._models() if not _has_own_tool(hub, name)]
+        missing = None
+        if self._settings.backend == "provider" and without:
+            missing = f"{without[0]!r} cannot run code itself: choose another backend (auto, monty, bubblewrap)"
+        elif self._settings.backend == "auto" and without:
+            missing = monty_is_missing()
+        if missing:
+            key = f"member {self.agent_name!r}: tool_settings.code_execution.backend"
+            raise ConfigurationError(Problem(missing, key=key))
+
+    def own_tools(self) -> Sequence[AgentCapability[None]]:
+        """The provider's own tool, ours, or ours for models without one."""
+        backend = self._settings.backend
+        native = CodeExecutionTool() if backend in ("auto", "provider") else False
+        local = False if backend == "provider" else self._local_tool()
+        return [NativeOrLocalTool(native=native, local=local)]
+
+    def _models(self) -> Iterator[str]:
+        yield self.config.model
+        yield from self.config.fallback_models
+
+    def _local_tool(self) -> Tool[None]:
+        settings = self._settings
+        limits = Limits(settings.timeout_seconds, settings.memory_mb, settings.output_chars)
+        full = settings.backend == "bubblewrap"
+        sandbox: Sandbox = BubblewrapSandbox(limits) if full else MontySandbox(limits)
+
+        async def run_python(code: str) -> str:
+            return _told(await sandbox.run_python(code), limits)
+
+        return Tool(run_python, description=(_IN_BUBBLEWRAP if full else _IN_MONTY).strip())
+
+
+def _has_own_tool(hub: ModelHub, model: str) -> bool:
+    return CodeExecutionTool in hub.model(model).profile.get("supported_native_tools", ())
+
+
+def _told(result: CodeResult, limits: Limits) -> str:
+    """What the model reads of a run: what was printed, then how it ended."""
+    lines = [result.output.rstrip("\n")] if result.output else ["(出力はありません)"]
+    if result.is_cut:
+        lines.append(f"(出力は最初の{limits.output_chars}文字だけです)")
+    if result.limit:
+        lines.append(f"({_OVER[result.limit].format(limits)})")
+    elif result.exit_code:
+        lines.append(f"(終了コード {result.exit_code})")
+    return "\n".join(lines)

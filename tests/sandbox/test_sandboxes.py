@@ -1,0 +1,219 @@
+"""What both sandboxes do with ordinary programs, and how they are ended."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from mixseek.errors import ConfigurationError, SandboxError
+from mixseek.sandbox import BubblewrapSandbox, CodeResult, Limits, MontySandbox, bubblewrap_is_missing
+from mixseek.sandbox.results import LONGEST_CODE
+from mixseek.sandbox.seccomp import system_call_filter
+
+# One test, below, says what is missing.
+needs_bubblewrap = pytest.mark.skipif(bubblewrap_is_missing() is not None, reason=str(bubblewrap_is_missing()))
+SANDBOXES = [MontySandbox, pytest.param(BubblewrapSandbox, marks=needs_bubblewrap)]
+Kind = type[MontySandbox | BubblewrapSandbox]
+
+both = pytest.mark.parametrize("kind", SANDBOXES)
+
+
+def _children() -> set[str]:
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+def test_bubblewrap_runs_here_so_that_its_tests_are_not_skipped() -> None:
+    assert bubblewrap_is_missing() is None
+
+
+@both
+async def test_what_a_program_prints_comes_back(kind: Kind) -> None:
+    ran = await kind().run_python("import math, json\nprint('東京', math.comb(10, 3))\nprint(json.dumps({'a': [1]}))")
+    assert ran == CodeResult('東京 120\n{"a": [1]}\n', 0)
+    assert ran.succeeded
+
+
+@both
+async def test_an_error_is_told_like_python_tells_it(kind: Kind) -> None:
+    ran = await kind().run_python("print('first')\n1 / 0")
+    assert (ran.exit_code, ran.limit, ran.succeeded) == (1, None, False)
+    assert ran.output.startswith("first\nTraceback")
+    assert ran.output.endswith("ZeroDivisionError: division by zero\n")
+
+
+@both
+async def test_a_program_that_is_none_is_told_so(kind: Kind) -> None:
+    ran = await kind().run_python("def (:")
+    assert ran.exit_code == 1
+    assert "SyntaxError" in ran.output
+
+
+@both
+async def test_a_program_without_text_or_with_any_text_is_no_trouble(kind: Kind) -> None:
+    assert await kind().run_python("") == CodeResult("", 0)
+    assert (await kind().run_python("print('\ud800')")).exit_code == 1
+
+
+@both
+async def test_a_program_of_any_length_is_not_parsed(kind: Kind) -> None:
+    ran = await kind().run_python("#" * (LONGEST_CODE + 1))
+    assert ran.exit_code == 1
+    assert "at most 200000" in ran.output
+
+
+@both
+async def test_a_run_ends_after_its_time(kind: Kind) -> None:
+    started = time.monotonic()
+    ran = await kind(Limits(timeout_seconds=1)).run_python("while True: pass")
+    assert (ran.limit, ran.exit_code) == ("time", None)
+    assert 1 <= time.monotonic() - started < 20
+
+
+@both
+async def test_a_run_has_so_much_memory_and_no_more(kind: Kind) -> None:
+    allocate = "print(len('a' * 100_000_000))"
+    assert (await kind(Limits(memory_mb=400)).run_python(allocate)).succeeded
+    ran = await kind(Limits(memory_mb=64)).run_python(allocate)
+    assert not ran.succeeded
+    assert "MemoryError" in ran.output
+
+
+@needs_bubblewrap
+async def test_memory_is_counted_over_all_processes_of_a_run() -> None:
+    held = (
+        "import os, time\nfor _ in range(8):\n    if os.fork() == 0:\n        x = os.urandom(30_000_000)\n"
+        "        time.sleep(60)\ntime.sleep(60)"
+    )
+    assert (await BubblewrapSandbox(Limits(memory_mb=128)).run_python(held)).limit == "memory"
+
+
+@needs_bubblewrap
+async def test_pages_that_processes_share_are_counted_once() -> None:
+    shared = (
+        "import os, time\nx = os.urandom(40_000_000)\nchildren = []\n"
+        "for _ in range(8):\n    pid = os.fork()\n    if pid == 0:\n        time.sleep(0.5)\n        os._exit(0)\n"
+        "    children.append(pid)\nfor pid in children: os.waitpid(pid, 0)\nprint('done')"
+    )
+    assert (await BubblewrapSandbox(Limits(memory_mb=128)).run_python(shared)).output == "done\n"
+
+
+@both
+async def test_only_the_beginning_of_much_output_is_kept_and_the_program_goes_on(kind: Kind) -> None:
+    ran = await kind(Limits(output_chars=1000)).run_python("for n in range(2000): print('あ' * 9)\nassert n == 1999")
+    assert ran == CodeResult(("あ" * 9 + "\n") * 100, 0, is_cut=True)
+
+
+@needs_bubblewrap
+async def test_a_flood_of_output_ends_the_run() -> None:
+    ran = await BubblewrapSandbox().run(["yes"])
+    assert (ran.limit, ran.exit_code, ran.is_cut) == ("output", None, True)
+
+
+@both
+async def test_cancelling_ends_the_run_at_once_and_leaves_no_process(kind: Kind) -> None:
+    before = _children()
+    running = asyncio.create_task(kind(Limits(timeout_seconds=600)).run_python("while True: pass"))
+    async with asyncio.timeout(30):
+        await asyncio.sleep(0.5)
+        assert _children() != before
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert _children() == before
+
+
+@needs_bubblewrap
+async def test_cancelling_ends_those_who_wait_in_line_too() -> None:
+    before = _children()
+    sandbox = BubblewrapSandbox(Limits(timeout_seconds=600))
+    runs = [asyncio.create_task(sandbox.run_python("while True: pass")) for _ in range(20)]
+    await asyncio.sleep(0.5)
+    assert len(_children() - before) <= max(2, os.cpu_count() or 1)
+    for run in runs:
+        run.cancel()
+    async with asyncio.timeout(30):
+        ended = await asyncio.gather(*runs, return_exceptions=True)
+    assert all(isinstance(each, asyncio.CancelledError) for each in ended)
+    assert _children() == before
+
+
+@both
+async def test_the_loop_goes_on_while_code_runs(kind: Kind) -> None:
+    running = asyncio.create_task(kind(Limits(timeout_seconds=1)).run_python("while True: pass"))
+    longest = 0.0
+    while not running.done():
+        started = time.monotonic()
+        await asyncio.sleep(0.01)
+        longest = max(longest, time.monotonic() - started)
+    assert longest < 0.9
+
+
+@both
+async def test_runs_at_the_same_time_do_not_mix(kind: Kind) -> None:
+    ran = await asyncio.gather(*(kind().run_python(f"print({n})") for n in range(12)))
+    assert [each.output for each in ran] == [f"{n}\n" for n in range(12)]
+
+
+# --- bubblewrap alone -----------------------------------------------------------------------------------------------
+
+
+@needs_bubblewrap
+async def test_the_full_standard_library_and_a_work_directory_are_there() -> None:
+    code = (
+        "import csv, multiprocessing, os, sqlite3, subprocess, tempfile\n"
+        "with tempfile.NamedTemporaryFile('w') as file: file.write('x')\n"
+        "print(os.getcwd(), sqlite3.connect('db').execute('select 1').fetchone())\n"
+        "print(subprocess.run(['echo', 'hello'], capture_output=True, text=True).stdout.strip())\n"
+        "with multiprocessing.Pool(2) as pool: print(pool.map(abs, [-1, 2]))"
+    )
+    assert (await BubblewrapSandbox().run_python(code)).output == "/work (1,)\nhello\n[1, 2]\n"
+
+
+@needs_bubblewrap
+async def test_a_command_runs_among_the_files_it_is_given() -> None:
+    files = {"data.txt": b"three\nlines\nof text\n", "sub/dir/more.txt": b"\xff\x00"}
+    command = ["sh", "-c", "wc -l < data.txt; od -An -tx1 sub/dir/more.txt; echo new > sub/dir/new; exit 7"]
+    ran = await BubblewrapSandbox().run(command, files)
+    assert ran == CodeResult("3\n ff 00\n", 7)
+
+
+@needs_bubblewrap
+async def test_a_command_that_does_not_exist_fails_like_in_a_shell() -> None:
+    ran = await BubblewrapSandbox().run(["no-such-program"])
+    assert ran.exit_code == 127
+    assert "no-such-program" in ran.output
+
+
+@needs_bubblewrap
+async def test_a_command_that_is_killed_ends_like_in_a_shell() -> None:
+    assert (await BubblewrapSandbox().run(["sh", "-c", "kill -9 $$"])).exit_code == 128 + 9
+
+
+@needs_bubblewrap
+async def test_files_that_do_not_fit_are_the_sandboxs_failure_not_the_codes() -> None:
+    with pytest.raises(SandboxError, match="could not set up"):
+        await BubblewrapSandbox().run(["true"], {"big": b"x" * 100_000_000})
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_of_system_calls_is_whole_steps_that_end_with_leave(machine: str) -> None:
+    program = system_call_filter(machine)
+    assert program is not None
+    assert len(program) % 8 == 0
+    assert program[-8:] == bytes.fromhex("060000000000ff7f")
+
+
+def test_a_machine_whose_calls_are_numbered_otherwise_has_no_filter() -> None:
+    assert system_call_filter("sparc") is None
+
+
+async def test_without_bubblewrap_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    bubblewrap_is_missing.cache_clear()
+    try:
+        with pytest.raises(ConfigurationError, match="apt-get install bubblewrap"):
+            await BubblewrapSandbox().run(["true"])
+    finally:
+        bubblewrap_is_missing.cache_clear()
