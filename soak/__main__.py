@@ -5,7 +5,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 
-SCENARIOS = ("soak.store", "soak.faults", "soak.kills")
+SCENARIOS = ("soak.store", "soak.faults", "soak.rates", "soak.kills")
 
 print(f"make soak, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}", flush=True)
 failed = []

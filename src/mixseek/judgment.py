@@ -5,7 +5,6 @@ scores are looked at (a target, a plateau), and only then a model is asked wheth
 model that cannot be asked never ends a team: it goes on, and the record says why.
 """
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from mixseek.config.schema import JudgmentSettings
 from mixseek.errors import ModelError
-from mixseek.llm import ModelHub, ask, model_settings
+from mixseek.llm import ModelHub, PatientTimeout, ask, model_settings
 from mixseek.records import ExitReason, ImprovementJudgment, RoundState
 
 __all__ = ["DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION", "Decision", "Judgment", "decide_by_rule", "settle"]
@@ -62,7 +61,7 @@ class Judgment:
         """The model's opinion, or "go on" with the reason why there is none."""
         assert self._model is not None  # noqa: S101  # asks_model() is asked first
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with PatientTimeout(timeout_seconds):
                 opinion = await ask(
                     self._model,
                     _Opinion,

@@ -189,7 +189,10 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
         },
     ),
     (ProvidersSettings, {"providers": {}}),
-    (ProviderSettings, {"api_key_env": None, "max_concurrency": None, "api": "chat"}),
+    (
+        ProviderSettings,
+        {"api_key_env": None, "max_concurrency": None, "requests_per_minute": None, "api": "chat"},
+    ),
 ]
 
 _MODEL_LIMITS: list[tuple[str, list[Any], list[Any]]] = [
@@ -283,6 +286,7 @@ LIMITS: list[tuple[type[BaseModel], str, list[Any], list[Any]]] = [
     (ProviderSettings, "base_url", ["https://x/v1"], ["x", "ftp://x", "http://me:pw@x"]),
     (ProviderSettings, "api_key_env", ["MY_KEY"], ["sk-abc", ""]),
     (ProviderSettings, "max_concurrency", [1], [0]),
+    (ProviderSettings, "requests_per_minute", [1], [0]),
     (ProviderSettings, "api", ["chat", "responses"], ["grpc"]),
     (ProvidersSettings, "providers", [{"my-server": {"base_url": "http://x"}}], [{"a:b": {"base_url": "http://x"}}]),
     *(

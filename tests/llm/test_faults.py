@@ -23,7 +23,7 @@ from mixseek.errors import (
 )
 from mixseek.llm import ModelHub
 from mixseek.llm.faults import fault_of, is_remote
-from mixseek.testing import FAULT_KINDS, ModelServer
+from mixseek.testing import FAULT_KINDS, FakeClock, ModelServer
 
 Send = Callable[[Model, ModelSettings], Any]
 
@@ -43,7 +43,6 @@ async def streamed(model: Model, settings: ModelSettings) -> ModelResponse:
 TRIED_AGAIN: dict[str, type[ModelError] | tuple[type[ModelError], ...]] = {
     "408": ModelUnavailableError,
     "409": ModelUnavailableError,
-    "429": ModelRateLimitError,
     "500": ModelUnavailableError,
     "502": ModelUnavailableError,
     "503": ModelUnavailableError,
@@ -88,7 +87,7 @@ ways = pytest.mark.parametrize("send", [whole, streamed])
 
 
 def test_every_fault_the_server_knows_is_tried_here() -> None:
-    tried = {*TRIED_AGAIN, *NOT_TRIED_AGAIN, *NEVER_ENDING, *HARMLESS, "huge_answer", "no_choices"}
+    tried = {*TRIED_AGAIN, *NOT_TRIED_AGAIN, *NEVER_ENDING, *HARMLESS, "huge_answer", "no_choices", "429"}
     assert tried == set(FAULT_KINDS)
 
 
@@ -116,6 +115,22 @@ async def test_a_passing_fault_that_passes_leaves_an_answer(
     answer = await whole(hub.model(f"{api}:m"), {"max_retries": 2})
     assert answer.text in ("one", "two", "three")
     assert server.bill.total.requests == 3
+
+
+@ways
+@apis
+async def test_what_a_rate_limit_refuses_is_tried_again_whatever_the_number_of_retries_but_not_for_ever(
+    api: str, send: Send, hub: ModelHub, server: ModelServer, patience: FakeClock
+) -> None:
+    server.fault(429, count=10)
+    assert await send(hub.model(f"{api}:m"), {"max_retries": 0})
+    assert server.bill.total.requests == 11
+    server.fault(429)
+    began = patience.now
+    with pytest.raises(ModelRateLimitError):
+        await send(hub.model(f"{api}:m"), {"timeout": 100})
+    # Its turn, twice its time, and the turn it was waiting for when that was over.
+    assert patience.now - began <= 60 + 200 + 60
 
 
 @apis

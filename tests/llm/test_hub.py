@@ -16,7 +16,6 @@ from mixseek.config.schema import ProvidersSettings
 from mixseek.core.auth import AuthenticationError, create_authenticated_model
 from mixseek.errors import ConfigurationError, ModelError, ModelRefusedError, ModelUnavailableError, PluginError
 from mixseek.llm import Connection, ModelHub, current_hub
-from mixseek.llm.watched import Places
 from mixseek.testing import ModelServer
 
 
@@ -176,24 +175,6 @@ async def test_an_agent_raises_our_errors(hub: ModelHub, server: ModelServer) ->
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
-
-
-async def test_no_more_than_allowed_have_a_place_and_the_first_to_come_goes_first() -> None:
-    places, began, here, most = Places(2), list[int](), 0, 0
-
-    async def one(number: int) -> None:
-        nonlocal here, most
-        async with places.one():
-            began.append(number)
-            here += 1
-            most = max(most, here)
-            for _ in range(number % 3 + 1):
-                await asyncio.sleep(0)
-            here -= 1
-
-    await asyncio.gather(*(one(number) for number in range(12)))
-    assert most == 2
-    assert began == list(range(12))
 
 
 async def test_the_limit_of_a_provider_holds_for_all_its_models(hub: ModelHub, server: ModelServer) -> None:

@@ -1,6 +1,7 @@
 """How often and after what wait a call is tried again, on a clock that moves only when someone sleeps."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -71,19 +72,24 @@ async def test_all_tries_together_take_no_longer_than_twice_the_time_out(
     assert patience.now <= 20
 
 
-async def test_waiting_for_a_place_does_not_use_up_the_time(hub: ModelHub, patience: Any) -> None:
-    first = hub._places_of("narrow")
-    async with first.one(), first.one():
-        waiting = asyncio.create_task(say(hub.model("narrow:m"), timeout=10))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        patience.now += 1000
+async def test_waiting_for_a_place_does_not_use_up_the_time(
+    hub: ModelHub, server: ModelServer, patience: Any, arrived: Callable[[int], Awaitable[None]]
+) -> None:
+    server.fault("hang_before_headers", model="hangs")
+    hanging = [asyncio.create_task(say(hub.model("narrow:hangs"))) for _ in range(2)]
+    await arrived(2)
+    waiting = asyncio.create_task(say(hub.model("narrow:m"), timeout=10))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    patience.now += 1000
+    for each in hanging:
+        each.cancel()
     assert (await waiting).text
 
 
 async def test_the_last_try_gets_only_the_time_that_is_left(hub: ModelHub, server: ModelServer, patience: Any) -> None:
     patience.jitter = 0.0
-    server.fault(429, count=1, retry_after=5)
+    server.fault(503, count=1, retry_after=5)
     server.fault("hang_before_headers")
     with pytest.raises(ModelTimeoutError, match=r"within 0\.01 seconds"):
         await say(hub.model("chat:m"), timeout=2.505, max_retries=1)

@@ -771,6 +771,9 @@ class ProviderSettings(Settings):
         default=None, description="Environment variable that holds the key; absent: no key is sent."
     )
     max_concurrency: Count | None = Field(default=None, description="Most calls at once.")
+    requests_per_minute: Count | None = Field(
+        default=None, description="Most calls in a minute, evenly spaced; absent: as many as the server takes."
+    )
     api: Literal["chat", "responses"] = Field(default="chat", description="Which of the two protocols.")
 
 

@@ -138,6 +138,7 @@ _PROVIDERS = """\
 base_url = "http://localhost:8000/v1"
 # api_key_env = "MY_SERVER_API_KEY"
 # max_concurrency = 8
+# requests_per_minute = 300
 api = "chat"                            # or "responses"
 """
 

@@ -14,6 +14,7 @@ from mixseek.llm.calls import (
 from mixseek.llm.convert import messages_from_json, messages_to_json, model_settings, usage_record
 from mixseek.llm.factories import Connection
 from mixseek.llm.hub import ModelHub, create_authenticated_model, current_hub
+from mixseek.llm.patience import PatientTimeout
 
 __all__ = [
     "Backoff",
@@ -22,6 +23,7 @@ __all__ = [
     "FinishedCall",
     "Meter",
     "ModelHub",
+    "PatientTimeout",
     "Scope",
     "ask",
     "ask_for_text",

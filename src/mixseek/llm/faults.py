@@ -9,7 +9,8 @@ chose that limit, the same request would be cut again, and pydantic-ai deals wit
 """
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 
 import httpx2
 from pydantic_ai import ModelResponse
@@ -40,6 +41,12 @@ _SPENT = re.compile(
 _NOT_AN_END = frozenset({"in_progress", "queued", "incomplete"})
 _OPENAI_ADAPTERS = "pydantic_ai.models.openai"
 _LONGEST_WORDS = 500
+
+_RESET_HEADER = re.compile(r"^(x-)?ratelimit-(.*-)?reset(-|$)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SURELY_A_DATE = 1e9
+# Some mean the time until nothing of the limit is used, which nobody has to wait for.
+_LONGEST_RESET = 60.0
 
 _OF_THE_TRANSPORT: tuple[tuple[type[Exception], type[ModelError]], ...] = (
     (AnswerTooLarge, ModelTooLargeError),
@@ -74,6 +81,8 @@ def fault_of(error: Exception, model: str) -> ModelError:
     kind = _kind(error)
     status = getattr(error, "status_code", None)
     retry_after = getattr(error, "retry_after", None)
+    if retry_after is None and kind is ModelRateLimitError:
+        retry_after = _reset_in(getattr(error, "headers", None) or {})
     return kind(_words(error), model=model, status=status, retry_after=retry_after)
 
 
@@ -94,6 +103,34 @@ def _kind_of_status(error: theirs.ModelHTTPError) -> type[ModelError]:
     if error.status_code >= 500 or error.status_code in _RETRYABLE_STATUS:
         return ModelUnavailableError
     return ModelRefusedError
+
+
+def _reset_in(headers: Mapping[str, str]) -> float | None:
+    """When a refused request may come back, by the headers of a server that sends no Retry-After."""
+    waits = [
+        seconds
+        for name, value in headers.items()
+        if _RESET_HEADER.search(name.lower())
+        # Several limits may be told of; those that have something left did not refuse it.
+        and headers.get(name.replace("reset", "remaining"), "0").strip() in ("0", "0.0")
+        and (seconds := _seconds(value)) is not None
+    ]
+    return min(max(waits), _LONGEST_RESET) if waits else None
+
+
+def _seconds(value: str) -> float | None:
+    """A span as servers write it.
+
+    >>> _seconds("1.5"), _seconds("20ms"), _seconds("6m0s"), _seconds("soon")
+    (1.5, 0.02, 360.0, None)
+    """
+    value = value.strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        seconds = float(value)
+        return max(0.0, seconds - time.time()) if seconds > _SURELY_A_DATE else seconds
+    if not re.fullmatch(r"(\d+(\.\d+)?(ms|[dhms]))+", value):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, _, unit in re.findall(r"(\d+(\.\d+)?)(ms|[dhms])", value))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 
 import httpx2
 from pydantic_ai import ModelMessage, ModelResponse, ModelSettings, RunContext
-from pydantic_ai.exceptions import FallbackExceptionGroup
+from pydantic_ai.exceptions import FallbackExceptionGroup, UserError
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.fallback import FallbackModel
 
@@ -19,11 +19,13 @@ from mixseek.config.schema import PriceSettings, ProvidersSettings
 from mixseek.errors import AuthenticationError, ConfigurationError, MixSeekError, ModelError, PluginError
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.factories import Connection, own_server
+from mixseek.llm.faults import is_remote
+from mixseek.llm.limits import Account, Gate, gate_of
 from mixseek.llm.openai_bodies import send_as_given
 from mixseek.llm.per_loop import PerLoop
 from mixseek.llm.prices import PriceList
 from mixseek.llm.transport import MAX_ANSWER_BYTES, AiohttpTransport
-from mixseek.llm.watched import Places, WatchedModel
+from mixseek.llm.watched import WatchedModel
 from mixseek.plugins import Provider
 from mixseek.providers import check_model, find_provider, key_of, missing_key, split_model_id
 
@@ -59,18 +61,17 @@ class ModelHub:
         self._transport = AiohttpTransport(max_answer_bytes=max_answer_bytes)
         self._client = httpx2.AsyncClient(transport=self._transport, timeout=_HTTP_TIMEOUT, trust_env=False)
         self._models: dict[str, WatchedModel] = {}
-        self._places: dict[str, Places] = {}
         self._building = RLock()
         self._users: PerLoop[list[object]] = PerLoop(list)
 
     def model(self, model_id: str, *, fallback_models: Sequence[str] = ()) -> Model:
         """The model of this name; with fallbacks, each is asked in turn when the ones before it failed."""
-        chain = [self._one(name) for name in (model_id, *fallback_models)]
-        return chain[0] if len(chain) == 1 else _Chain(*chain)
+        *others, last = (self._one(name) for name in (model_id, *fallback_models))
+        return _Chain(*(each.with_alternative() for each in others), last) if others else last
 
     def watch(self, model: Model, model_id: str) -> Model:
         """A model that was built elsewhere, with all that every model gets here."""
-        return self._watched(model, model_id, over_our_transport=False)
+        return self._watched(model, model_id, _key_in(model), over_our_transport=False)
 
     def _one(self, model_id: str) -> WatchedModel:
         with self._building:
@@ -91,7 +92,8 @@ class ModelHub:
         made = self._make(name, provider, connection)
         _one_attempt_only(made)
         send_as_given(made)
-        return self._watched(made, model_id, over_our_transport=connection.uses_shared_client)
+        key = connection.api_key or _key_in(made)
+        return self._watched(made, model_id, key, over_our_transport=connection.uses_shared_client)
 
     def _connection(self, prefix: str, provider: Provider | None) -> Connection:
         if provider is None:
@@ -117,19 +119,27 @@ class ModelHub:
             raise PluginError(f"{provider.factory!r} gave no pydantic-ai model but {made!r}")
         return made
 
-    def _watched(self, made: Model, model_id: str, *, over_our_transport: bool) -> WatchedModel:
+    def _watched(self, made: Model, model_id: str, key: str | None, *, over_our_transport: bool) -> WatchedModel:
         return WatchedModel(
             made,
             model_id,
             prices=self._prices,
-            places=self._places_of(model_id.partition(":")[0]),
+            gate=self._gate(made, model_id.partition(":")[0], key),
             backoff=self._backoff,
             over_our_transport=over_our_transport,
         )
 
-    def _places_of(self, prefix: str) -> Places:
+    def _gate(self, made: Model, prefix: str, key: str | None) -> Gate | None:
+        """The gate of the account; None for what is computed in this process."""
         server = self._servers.get(prefix)
-        return self._places.setdefault(prefix, Places(server.max_concurrency if server else None))
+        if not is_remote(made):
+            return None
+        account = Account.of(_address(made, prefix), key, prefix if server else "")
+        gate = gate_of(account, self._backoff.clock)
+        if server is not None:
+            per_minute = server.requests_per_minute
+            gate.hold_to(server.max_concurrency, None if per_minute is None else per_minute / 60)
+        return gate
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; a later call opens new ones."""
@@ -204,6 +214,19 @@ def _one_attempt_only(model: Model) -> None:
     client = getattr(model, "client", None)
     if isinstance(getattr(client, "max_retries", None), int):
         cast("Any", client).max_retries = 0
+
+
+def _key_in(model: Model) -> str | None:
+    """The key a model was made with, where its SDK keeps it."""
+    key = getattr(getattr(model, "client", None), "api_key", None)
+    return key if isinstance(key, str) else None
+
+
+def _address(model: Model, prefix: str) -> str:
+    try:
+        return model.base_url or prefix
+    except (AttributeError, UserError):
+        return prefix
 
 
 _hubs: ContextVar[tuple[ModelHub, ...]] = ContextVar("hubs", default=())

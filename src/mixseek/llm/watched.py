@@ -3,10 +3,12 @@
 Agents and direct requests alike go through it, so there is one retry layer and one place that counts. A call is one
 request of its caller; behind it may stand several attempts. The settings of a request say how often and how long:
 ``max_retries`` further attempts, ``timeout`` seconds for one attempt however slowly its answer drips, and twice that
-for all attempts and the waits between them. Waiting for a free place at the provider before the first one is free.
+for all attempts and the waits between them. Waiting for one's turn at the provider's gate does not count, and neither
+does an attempt that a rate limit refused: the call goes back to the gate, up to 20 times and for as long again.
 """
 
 import asyncio
+import copy
 import types
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -20,8 +22,9 @@ from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
 
-from mixseek.errors import MixSeekError, ModelError, ModelRefusedError
+from mixseek.errors import MixSeekError, ModelError, ModelRateLimitError, ModelRefusedError
 from mixseek.llm.backoff import Backoff
+from mixseek.llm.breaker import says_down
 from mixseek.llm.calls import CallJournal, FinishedCall, Meter, Scope, current_meter, current_scope
 from mixseek.llm.convert import (
     answer_from_json,
@@ -32,43 +35,33 @@ from mixseek.llm.convert import (
     usage_record,
 )
 from mixseek.llm.faults import fault_of, is_remote, refuse_incomplete
-from mixseek.llm.per_loop import PerLoop
+from mixseek.llm.lanes import Passage, TooLongAPause
+from mixseek.llm.limits import Gate
 from mixseek.llm.prices import PriceList
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
 from mixseek.records import Usage, utc_now
 from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, Request, StartedCall, new_call_id
 
-__all__ = ["DEFAULT_MAX_RETRIES", "DEFAULT_TIMEOUT_SECONDS", "Places", "WatchedModel"]
+__all__ = ["DEFAULT_MAX_RETRIES", "DEFAULT_TIMEOUT_SECONDS", "WatchedModel"]
 
 DEFAULT_MAX_RETRIES = 3
 DEFAULT_TIMEOUT_SECONDS = 300.0
 # Room for one attempt that hangs and one that answers.
 _TOTAL_TO_ATTEMPT: Final = 2
+_MOST_REFUSALS: Final = 20
 
 Asking = Callable[[ModelSettings], Coroutine[Any, Any, ModelResponse]]
-
-
-class Places:
-    """At most so many attempts at once, first come, first served; None: any number."""
-
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
-        self._free: PerLoop[asyncio.Semaphore] = PerLoop(lambda: asyncio.Semaphore(most or 1))
-
-    @asynccontextmanager
-    async def one(self) -> AsyncGenerator[None]:
-        """A place, for as long as the block lasts."""
-        if self._most is None:
-            yield
-            return
-        async with self._free.get():
-            yield
 
 
 @dataclass(frozen=True)
 class _Limits:
     max_retries: int
     timeout: float
+
+    @property
+    def in_all(self) -> float:
+        """Seconds for all attempts, and as many again for what rate limits refuse."""
+        return _TOTAL_TO_ATTEMPT * self.timeout
 
 
 @dataclass
@@ -77,9 +70,14 @@ class _Course:
 
     started: float
     """On the clock of the back-off; the deadline too."""
+    passage: Passage
     started_at: datetime = field(default_factory=utc_now)
     deadline: float | None = None
     attempts: int = 0
+    failures: int = 0
+    """Attempts that failed; what a rate limit refused is not among them."""
+    refusals: int = 0
+    refused_since: float | None = None
     tries: list[Attempt] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
@@ -105,16 +103,24 @@ class WatchedModel(WrapperModel):
         model: str,
         *,
         prices: PriceList,
-        places: Places | None = None,
+        gate: Gate | None = None,
         backoff: Backoff | None = None,
         over_our_transport: bool = False,
     ) -> None:
         super().__init__(wrapped)
         self._named = model
         self._prices = prices
-        self._places = places or Places()
         self._backoff = backoff or Backoff()
+        self._gate = gate or Gate(model, self._backoff.clock)
+        self._breaker = self._gate.breaker(model)
+        self._has_alternative = False
         self._over_our_transport = over_our_transport
+
+    def with_alternative(self) -> "WatchedModel":
+        """The same model for a caller that has another one to turn to: it is given up sooner."""
+        same = copy.copy(self)
+        same._has_alternative = True
+        return same
 
     async def request(
         self,
@@ -166,8 +172,8 @@ class WatchedModel(WrapperModel):
         known = await self._known(meter, entry)
         if known is not None:
             return known
-        course = _Course(self._backoff.clock())
         limits, settings = _limits(settings)
+        course = _Course(self._backoff.clock(), Passage(_team(scope), self._named, limits.in_all))
         if self._over_our_transport:
             # Between two pieces of an answer no more time may pass than for all of it; SDKs would give up after less.
             settings["timeout"] = limits.timeout
@@ -187,9 +193,15 @@ class WatchedModel(WrapperModel):
         while True:
             try:
                 return await self._attempt(asking, settings, limits, course)
+            except ModelRateLimitError as refusal:
+                refusal.attempts = course.attempts
+                if not self._worth_another_turn(refusal, limits, course):
+                    raise
+                continue  # to the gate, which makes it wait, and everybody else with it
             except ModelError as fault:
                 fault.attempts = course.attempts
-                wait = self._backoff.seconds(course.attempts, fault.retry_after)
+                course.failures += 1
+                wait = self._backoff.seconds(course.failures, fault.retry_after)
                 if not self._worth_another(fault, wait, limits, course):
                     raise
             await self._backoff.sleep(wait)
@@ -197,13 +209,52 @@ class WatchedModel(WrapperModel):
     async def _attempt(
         self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course
     ) -> ModelResponse:
-        async with self._places.one():
+        async with self._turn(course):
             seconds = max(0.0, min(limits.timeout, self._seconds_left(limits, course)))
             with self._tried(course):
                 answer = await self._asked(asking(settings), seconds)
                 self._count(answer, course)
                 refuse_incomplete(answer, self.wrapped, self._named)
                 return answer
+
+    @asynccontextmanager
+    async def _turn(self, course: _Course) -> AsyncGenerator[None]:
+        """One's turn at the gate, which learns from what comes of it."""
+        try:
+            await self._wait_for_turn(course)
+            try:
+                yield
+                self._gate.borne(course.passage)
+                self._breaker.replied(course)
+            except ModelError as fault:
+                self._learn_from(fault, course)
+                raise
+            finally:
+                self._gate.leave()
+        finally:
+            self._breaker.gave_up(course)
+
+    async def _wait_for_turn(self, course: _Course) -> None:
+        await self._breaker.enter(course, self._backoff.sleep, has_alternative=self._has_alternative)
+        came = self._backoff.clock()
+        try:
+            await self._gate.enter(course.passage, self._backoff.sleep)
+        except TooLongAPause as pause:
+            raise ModelRateLimitError(
+                str(pause), model=self._named, retry_after=pause.seconds, retryable=False
+            ) from pause
+        if course.deadline is not None:
+            course.deadline += self._backoff.clock() - came
+
+    def _learn_from(self, fault: ModelError, course: _Course) -> None:
+        if says_down(fault):
+            self._breaker.failed(course, fault)
+            return
+        self._breaker.replied(course)
+        if isinstance(fault, ModelRateLimitError):
+            self._gate.refused(course.passage, fault)
+        else:
+            self._gate.borne(course.passage)
 
     async def _asked(self, request: Coroutine[Any, Any, ModelResponse], seconds: float) -> ModelResponse:
         try:
@@ -219,12 +270,21 @@ class WatchedModel(WrapperModel):
     def _seconds_left(self, limits: _Limits, course: _Course) -> float:
         now = self._backoff.clock()
         if course.deadline is None:
-            course.deadline = now + _TOTAL_TO_ATTEMPT * limits.timeout
+            course.deadline = now + limits.in_all
         return course.deadline - now
 
     def _worth_another(self, fault: ModelError, wait: float, limits: _Limits, course: _Course) -> bool:
         in_time = self._seconds_left(limits, course) > wait
-        return fault.retryable and course.attempts <= limits.max_retries and in_time
+        return fault.retryable and course.failures <= limits.max_retries and in_time
+
+    def _worth_another_turn(self, refusal: ModelRateLimitError, limits: _Limits, course: _Course) -> bool:
+        """Whether a refused call goes back to the gate; one with an alternative turns to it after its retries."""
+        now = self._backoff.clock()
+        course.refusals += 1
+        course.refused_since = now if course.refused_since is None else course.refused_since
+        in_time = now - course.refused_since + (refusal.retry_after or 0) <= limits.in_all
+        most = min(limits.max_retries, _MOST_REFUSALS) if self._has_alternative else _MOST_REFUSALS
+        return refusal.retryable and course.refusals <= most and in_time
 
     def _allowed(self, request: Coroutine[Any, Any, ModelResponse]) -> Awaitable[ModelResponse]:
         """While only this machine may be spoken to, what goes over our transport is guarded there; the rest may not."""
@@ -344,6 +404,10 @@ class WatchedModel(WrapperModel):
             started_at=course.started_at,
             ended_at=utc_now(),
         )
+
+
+def _team(scope: Scope | None) -> tuple[str, str] | None:
+    return None if scope is None else (scope.execution_id, scope.team_id)
 
 
 def _failure(error: BaseException) -> CallFailure:

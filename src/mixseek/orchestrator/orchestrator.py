@@ -236,7 +236,8 @@ class _Execution:
         for attempt in range(1, attempts + 1):
             self._run.tell(TeamStarted(**self._where(controller), attempt=attempt))
             try:
-                return await controller.run_round(self._task.user_prompt, deadline - time.monotonic())
+                left = deadline + controller.stood_still - time.monotonic()
+                return await controller.run_round(self._task.user_prompt, left)
             except (TeamTimeoutError, NoResultError):
                 raise
             except Exception as error:

@@ -4,7 +4,6 @@ The controller can be started again after a failure: finished rounds stay as the
 scored is scored again, and only what is missing is played.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -46,7 +45,7 @@ from mixseek.events import (
 )
 from mixseek.json_schema import JsonSchema
 from mixseek.judgment import Decision, Judgment, decide_by_rule, settle
-from mixseek.llm import Scope, calling
+from mixseek.llm import PatientTimeout, Scope, calling
 from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
 from mixseek.records import (
     EvaluationRequest,
@@ -149,6 +148,8 @@ class RoundController:
         self._exit_reason: ExitReason = "max_rounds_reached"
         self._attempt = 0
         self._user_prompt = task.user_prompt
+        self.stood_still = 0.0
+        """Seconds in which the team's time stood still, because its calls waited for their turn at a provider."""
 
     def get_team_id(self) -> str:
         """The team's id."""
@@ -164,7 +165,7 @@ class RoundController:
         """Play all rounds and return the best; called again after a failure, it goes on where it stopped."""
         self._attempt += 1
         self._user_prompt = user_prompt
-        limit = asyncio.timeout(timeout_seconds)
+        limit = PatientTimeout(timeout_seconds)
         try:
             async with limit, self._ready():
                 return await self._play_rounds()
@@ -172,6 +173,8 @@ class RoundController:
             if not limit.expired():
                 raise
             raise TeamTimeoutError(f"all rounds together took longer than {timeout_seconds:.3g} s") from error
+        finally:
+            self.stood_still += limit.stood_still
 
     async def run_round_with_timeout(self, user_prompt: str, timeout_seconds: float) -> RoundResult:
         """:meth:`run_round` with what it consumed and how long it took."""
@@ -221,7 +224,7 @@ class RoundController:
     async def _submit(self, number: int, started_at: datetime, submissions: list[MemberSubmission]) -> _Submitted:
         prompt = await self._prompts.team_prompt(self._context(number))
         self._run.tell(RoundStarted(**self._where(), round_number=number, prompt=prompt))
-        limit = asyncio.timeout(self._task.submission_timeout_seconds)
+        limit = PatientTimeout(self._task.submission_timeout_seconds)
         messages: list[JsonValue] = []
         try:
             with self._calling(number, "leader", LEADER) as scope:

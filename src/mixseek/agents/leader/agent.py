@@ -19,7 +19,7 @@ from mixseek.config.schema import MemberAgentConfig, TeamSettings
 from mixseek.errors import MixSeekError, SubmissionError
 from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.json_schema import JsonSchema
-from mixseek.llm import ModelHub, Scope, ask_for_text, calling, messages_to_json, model_settings
+from mixseek.llm import ModelHub, PatientTimeout, Scope, ask_for_text, calling, messages_to_json, model_settings
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
@@ -223,7 +223,7 @@ async def _call_member(member: BaseMemberAgent, task: str, current: _Round) -> M
 
 async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]) -> MemberAgentResult:
     """What the member gives, or its failure in words: a member never takes its leader down."""
-    config, limit = member.config, asyncio.timeout(member.config.timeout_seconds)
+    config, limit = member.config, PatientTimeout(member.config.timeout_seconds)
     try:
         async with limit:
             result = await member.execute(task, context=dict(context))

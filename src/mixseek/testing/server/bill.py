@@ -27,6 +27,8 @@ class ModelBill:
     answered: int = 0
     refused: int = 0
     aborted: int = 0
+    rate_limited: int = 0
+    """Those of the refused that went beyond the rate limit."""
     input_tokens: int = 0
     output_tokens: int = 0
 
@@ -105,6 +107,10 @@ class Ledger:
         self._bytes += len(kept or b"")
         self._forget_the_oldest()
         return request
+
+    def beyond_rate_limit(self, model: str) -> None:
+        """Enter that a request went beyond the rate limit; that it is refused is entered when it is."""
+        self._models[model].rate_limited += 1
 
     def close(self, request: LoggedRequest, outcome: Outcome, usage: Usage | None = None) -> None:
         """Enter how a request ended; a second entry replaces the first, for a client may leave at the last moment."""

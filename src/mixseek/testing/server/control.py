@@ -6,7 +6,7 @@
 | `POST /control/fault`      | `{"kind": …, "model": …, "count": …}`: the arguments of `fault`  |
 | `DELETE /control/fault`    |                                                                  |
 | `POST /control/latency`    | `{"seconds": …, "jitter": …, "model": …}`                        |
-| `POST /control/rate_limit` | `{"per_second": … or null, "burst": …}`                          |
+| `POST /control/rate_limit` | `{"per_second": … or null, "burst": …, "retry_after": …}`        |
 | `POST /control/reset`      |                                                                  |
 | `GET /control/bill`        |                                                                  |
 | `GET /control/requests`    | `?model=…`                                                       |

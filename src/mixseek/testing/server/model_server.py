@@ -153,9 +153,12 @@ class ModelServer:
         """Let answers of ``model`` (a name or a pattern) take so long, and up to ``jitter`` longer."""
         self._latency.set(model, seconds, jitter)
 
-    def set_rate_limit(self, per_second: float | None, *, burst: int | None = None) -> None:
-        """Refuse what goes beyond with 429 and Retry-After; ``burst``, by default a second's, may come at once."""
-        self._rate_limit = None if per_second is None else RateLimit(per_second, burst)
+    def set_rate_limit(self, per_second: float | None, *, burst: int | None = None, retry_after: bool = True) -> None:
+        """Refuse what goes beyond with 429; ``burst``, by default a second's, may come at once.
+
+        Without ``retry_after`` the refusal does not say how long to wait.
+        """
+        self._rate_limit = None if per_second is None else RateLimit(per_second, burst, retry_after=retry_after)
 
     def reset(self) -> None:
         """Forget scripts and faults and begin new books; latency and rate limit stay."""
@@ -273,6 +276,7 @@ class ModelServer:
         """The response to ``call`` and, if a wire fault strikes it, the manner in which it breaks."""
         if self._rate_limit is not None and (seconds := self._rate_limit.seconds_to_wait(time.monotonic())):
             entry.fault = "rate_limit"
+            self._ledger.beyond_rate_limit(call.model)
             return self._rate_limit.refusal(seconds), None
         fault = self._faults.strike(call)
         payload = await self._payload(call, entry, fault)

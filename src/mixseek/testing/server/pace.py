@@ -40,10 +40,11 @@ class Latency:
 class RateLimit:
     """A bucket that fills by ``per_second`` and holds ``burst`` requests, by default those of one second."""
 
-    def __init__(self, per_second: float, burst: int | None = None) -> None:
+    def __init__(self, per_second: float, burst: int | None = None, *, retry_after: bool = True) -> None:
         if per_second <= 0 or (burst is not None and burst < 1):
             raise ValueError(f"a rate limit must be positive, not {per_second!r} a second with a burst of {burst!r}")
         self._per_second = per_second
+        self._retry_after = retry_after
         self._holds = float(burst or max(1, math.ceil(per_second)))
         self._left = self._holds
         self._looked_at: float | None = None
@@ -60,6 +61,7 @@ class RateLimit:
 
     def refusal(self, seconds: float) -> Payload:
         """The 429 that says how long to wait, in whole seconds as HTTP has it and in milliseconds as OpenAI does."""
-        headers = {"Retry-After": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
+        wait = {"Retry-After": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
+        headers = wait if self._retry_after else {}
         message = f"Rate limit of {self._per_second:g} requests a second reached."
         return error_payload(429, message, kind="rate_limit_error", code="rate_limit_exceeded", headers=headers)

@@ -86,9 +86,9 @@ class ModelServerProcess:
         """As :meth:`ModelServer.set_latency`."""
         self._ask("POST", "latency", {"seconds": seconds, "jitter": jitter, "model": model})
 
-    def set_rate_limit(self, per_second: float | None, *, burst: int | None = None) -> None:
+    def set_rate_limit(self, per_second: float | None, *, burst: int | None = None, retry_after: bool = True) -> None:
         """As :meth:`ModelServer.set_rate_limit`."""
-        self._ask("POST", "rate_limit", {"per_second": per_second, "burst": burst})
+        self._ask("POST", "rate_limit", {"per_second": per_second, "burst": burst, "retry_after": retry_after})
 
     def reset(self) -> None:
         """As :meth:`ModelServer.reset`."""
