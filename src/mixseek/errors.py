@@ -23,6 +23,7 @@ MixSeekError
     │   ├── ModelIncompleteError  an answer that broke off
     │   ├── ModelTooLargeError    an answer beyond the size that is read
     │   └── ModelOutputError      answers that never had the form that was asked for
+    ├── ToolError                 a tool of a member failed; its model is told so
     ├── SubmissionError           the leader gave no usable answer
     ├── EvaluationError           a submission could not be scored
     ├── SandboxError              code could not be run, through no fault of the code
@@ -65,6 +66,7 @@ __all__ = [
     "StorageError",
     "SubmissionError",
     "TeamTimeoutError",
+    "ToolError",
     "UnstorableValueError",
     "WorkspaceNotFoundError",
 ]
@@ -227,6 +229,10 @@ class ModelTooLargeError(ModelError):
 
 class ModelOutputError(ModelError):
     """The model kept giving answers of another form than the one it was asked for."""
+
+
+class ToolError(RunError):
+    """A tool of a member failed, in words its model can do something with."""
 
 
 class SubmissionError(RunError):

@@ -42,6 +42,8 @@ __all__ = [
     "TeamFailed",
     "TeamFinished",
     "TeamStarted",
+    "ToolCalled",
+    "ToolFinished",
 ]
 
 logger = logging.getLogger(__name__)
@@ -121,6 +123,27 @@ class MemberFinished(Event):
 
     round_number: int
     submission: MemberSubmission
+
+
+class ToolCalled(Event):
+    """A member uses a tool."""
+
+    round_number: int
+    agent_name: str
+    tool: str
+    call_id: str
+    arguments: JsonValue
+
+
+class ToolFinished(Event):
+    """A member's tool is done; ``error`` says why it failed. What it gave is in the journal."""
+
+    round_number: int
+    agent_name: str
+    tool: str
+    call_id: str
+    seconds: float
+    error: str | None = None
 
 
 class SubmissionMade(Event):

@@ -23,7 +23,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from threading import RLock
 from types import MappingProxyType, ModuleType
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from mixseek.errors import PluginError
 
@@ -32,6 +32,7 @@ __all__ = [
     "Provider",
     "Registry",
     "load_entry_points",
+    "load_function",
     "members",
     "metrics",
     "providers",
@@ -169,6 +170,22 @@ def load_entry_points() -> None:
         _entry_points_loaded = True
         for point in entry_points(group=ENTRY_POINT_GROUP):
             _import_module(point.value)
+
+
+def load_function(target: str, *, root: Path | None = None) -> Callable[..., Any]:
+    """The function that ``"module:function"`` names; a module that is a file below ``root`` comes before all others."""
+    module, _, name = target.partition(":")
+    file = None if root is None else _file_of_module(module, root)
+    loaded = _import_module(module) if file is None else _import_file(file)
+    found = getattr(loaded, name, None)
+    if not callable(found) or isinstance(found, type):
+        raise PluginError(f"{module!r} has no function {name!r}")
+    return cast("Callable[..., Any]", found)
+
+
+def _file_of_module(module: str, root: Path) -> Path | None:
+    path = root.joinpath(*module.split("."))
+    return next((file for file in (path.with_name(f"{path.name}.py"), path / "__init__.py") if file.is_file()), None)
 
 
 def _import_attribute(target: str) -> object:

@@ -30,11 +30,11 @@ nested = [{{ password = "{SECRET}" }}]
 api_key = "{SECRET}"
 [agent.mcp_servers.github]
 command = "server"
-args = ["--token", "{SECRET}"]
-env = {{ GITHUB_TOKEN = "{SECRET}", LANG = "C" }}
+args = ["--token", "${{GITHUB_TOKEN}}"]
+env = {{ GITHUB_TOKEN = "${{GITHUB_TOKEN}}", LANG = "C" }}
 [agent.mcp_servers.web]
 url = "https://host/mcp"
-headers = {{ Authorization = "Bearer {SECRET}" }}
+headers = {{ Authorization = "Bearer ${{GITHUB_TOKEN}}" }}
 """
 
 
@@ -304,10 +304,11 @@ def test_show_answers_in_json(run: Run) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_show_masks_secrets_at_any_depth(output: str, run: Run) -> None:
+def test_show_masks_secrets_at_any_depth(output: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     _write(run, "configs/agents/m.toml", MEMBER)
     team = '[team]\nteam_id = "t"\nteam_name = "T"\n[[team.members]]\nconfig = "configs/agents/m.toml"\n'
     _write(run, "configs/agents/t.toml", team)
+    monkeypatch.setenv("GITHUB_TOKEN", SECRET)
     for file in ("configs/agents/m.toml", "configs/agents/t.toml"):
         ran = run("config", "show", file, "-f", output)
         assert ran.code == 0

@@ -660,6 +660,20 @@ CASES = [
         ['configs/agents/m.toml: agent.mcp_servers.x: needs either "command" or "url"'],
     ),
     Case(
+        "keys_of_servers_in_a_file",
+        "configs/agents/m.toml",
+        AGENT
+        + '[agent.mcp_servers.x]\ncommand = "sh"\nargs = ["--token", "hunter2-hunter2"]\n'
+        + 'env = {API_KEY = "hunter2-hunter2", MAX_TOKEN = "12345678", LANG = "C", AUTH = "none"}\n'
+        + '[agent.mcp_servers.y]\nurl = "https://host/mcp?api_key=hunter2-hunter2"\n'
+        + 'headers = {Authorization = "Bearer hunter2-hunter2", X-Token = "${X_TOKEN}"}\n',
+        [
+            f"configs/agents/m.toml: agent.mcp_servers.{key}: "
+            'keys do not belong in a file: write "${NAME}" and set the variable NAME'
+            for key in ("x.args[1]", "x.env.API_KEY", "y.headers.Authorization", "y.url")
+        ],
+    ),
+    Case(
         "a_function_without_a_module",
         "configs/agents/m.toml",
         AGENT + 'functions = ["search"]\n',

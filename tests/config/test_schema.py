@@ -9,6 +9,7 @@ from mixseek.config.schema import (
     BudgetSettings,
     CodeExecutionSettings,
     EvaluatorSettings,
+    FunctionSettings,
     JudgmentSettings,
     LeaderSettings,
     LLMDefaultSettings,
@@ -115,7 +116,7 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
             "fallback_models": [],
         },
     ),
-    (ToolSettings, {"web_search": None, "web_fetch": None, "code_execution": None}),
+    (ToolSettings, {"web_search": None, "web_fetch": None, "code_execution": None, "functions": None}),
     (WebSearchSettings, {"max_results": 10, "timeout": 30, "include_raw_content": None}),
     (
         WebFetchSettings,
@@ -128,6 +129,7 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
         },
     ),
     (CodeExecutionSettings, {"backend": "auto", "timeout_seconds": 30, "memory_mb": 256, "output_chars": 20_000}),
+    (FunctionSettings, {"timeout_seconds": 60}),
     (McpServerSettings, {"args": [], "env": {}, "url": None, "headers": {}, "timeout_seconds": 30}),
     (BudgetSettings, {"max_cost_usd": None, "max_tokens": None, "max_requests": None, "max_seconds": None}),
     (
@@ -246,6 +248,7 @@ LIMITS: list[tuple[type[BaseModel], str, list[Any], list[Any]]] = [
     (WebSearchSettings, "timeout", [1], [0]),
     (WebFetchSettings, "max_uses", [1], [0]),
     (WebFetchSettings, "max_content_tokens", [1], [0]),
+    (FunctionSettings, "timeout_seconds", [1, 600], [0, "5"]),
     (CodeExecutionSettings, "backend", ["auto", "provider", "monty", "bubblewrap"], ["docker"]),
     (CodeExecutionSettings, "timeout_seconds", [1, 600], [0, 601, 1.5]),
     (CodeExecutionSettings, "memory_mb", [64, 65536], [63, 65537]),

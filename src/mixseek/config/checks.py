@@ -1,13 +1,16 @@
 """What a settings model alone cannot know: files that are named, templates, classes that have to load, the clock."""
 
 import contextlib
+import importlib.util
 import inspect
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from mixseek.clock import timezone_from_environment
 from mixseek.config.layers import KeyPath
 from mixseek.config.problems import faults_of, no_such_file
 from mixseek.config.reading import read_text, referred_file
+from mixseek.config.references import references
 from mixseek.config.schema import (
     PROMPTS,
     EvaluatorSettings,
@@ -49,6 +53,7 @@ __all__ = [
     "needs_reference",
     "options_model",
     "reference_file",
+    "servers_not_ready",
     "type_of_metric",
 ]
 
@@ -61,7 +66,6 @@ _PATH_OF_A_TEXT = re.compile(r"\S[^\n]*\.(?:md|txt|json|toml|html?|csv|rst)", re
 _LATER: Mapping[type[BaseModel], frozenset[str]] = {
     OrchestratorSettings: frozenset({"budget"}),
     TeamSettings: frozenset({"budget"}),
-    MemberAgentConfig: frozenset({"mcp_servers", "functions"}),
 }
 
 
@@ -178,6 +182,43 @@ _MISSING: Mapping[str, Callable[[], str | None]] = {
 }
 
 
+def servers_not_ready(
+    model: type[BaseModel], values: Mapping[str, Any], environ: Mapping[str, str], workspace: Workspace
+) -> Iterator[Fault]:
+    """MCP servers that could not be had here and now: no such program, a variable that is not set, no package."""
+    if model is MemberAgentConfig:
+        servers = values.get("mcp_servers")
+        for name, server in servers.items() if isinstance(servers, Mapping) else ():
+            if isinstance(server, Mapping):
+                yield from _below(("mcp_servers", name), _server_faults(server, environ, workspace))
+        if servers and importlib.util.find_spec("fastmcp") is None:
+            yield ("mcp_servers",), 'needs a package: pip install "mixseek[mcp]"'
+    elif model is TeamSettings:
+        for number, member in _tables(values, "members"):
+            yield from _below(("members", number), servers_not_ready(MemberAgentConfig, member, environ, workspace))
+
+
+def _server_faults(server: Mapping[str, Any], environ: Mapping[str, str], workspace: Workspace) -> Iterator[Fault]:
+    command = _text(server, "command")
+    # A path is taken from the workspace, where the program is started.
+    path = workspace.resolve(command) if command and os.sep in command else command
+    if path and shutil.which(path, path=environ.get("PATH")) is None:
+        yield ("command",), f"there is no program {command!r}: install it, or give its path"
+    for key, text in _referring_texts(server):
+        for variable in references(text) if isinstance(text, str) else ():
+            if variable not in environ:
+                yield key, f"the variable {variable} is not set: set it, or write it into .env"
+
+
+def _referring_texts(server: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
+    args = server.get("args")
+    yield ("url",), server.get("url")
+    yield from ((("args", number), each) for number, each in enumerate(args if isinstance(args, list) else []))
+    for table in ("env", "headers"):
+        values = server.get(table)
+        yield from (((table, name), each) for name, each in (values if isinstance(values, Mapping) else {}).items())
+
+
 def later_fields(settings: BaseModel, above: KeyPath = ()) -> Iterator[KeyPath]:
     """Fields that are set but not yet in effect, at any depth."""
     for name in settings.model_fields_set:
@@ -237,6 +278,35 @@ def _member_faults(member: Mapping[str, Any], around: Surroundings) -> Iterator[
     yield from _below(("plugin",), found.faults)
     if found.loaded and (why := _cannot_be_made(found.loaded, "its settings")):
         yield ("plugin",), f"class {found.loaded.__name__!r} has to take its settings as its one argument: {why}"
+    yield from _below(("functions",), _function_faults(member.get("functions"), around))
+
+
+def _function_faults(functions: Any, around: Surroundings) -> Iterator[Fault]:
+    """Functions that are to be tools: each has to load, to be one a model can call, and to have a name of its own."""
+    named = [name for name in functions if isinstance(name, str)] if isinstance(functions, list) else []
+    tools: dict[str, str] = {}
+    for number, name in enumerate(named):
+        first = tools.setdefault(name.partition(":")[2], name)
+        if first != name or named.index(name) != number:
+            yield (number,), f"{name!r} and {first!r} would be tools of the same name: rename one, or take it out"
+        elif not around.no_plugins and ":" in name:
+            yield from _below((number,), _load(partial(_load_tool, name, around), name).faults)
+
+
+def _load_tool(name: str, around: Surroundings) -> None:
+    """Describe a function as a model is told of it, the way a run does."""
+    from pydantic_ai import Tool  # costs half a second, and few members have functions
+
+    function = plugins.load_function(name, root=around.workspace.root)
+    try:
+        Tool(function)
+    except Exception as error:  # there is a class of its own for every way in which a type cannot be described
+        raise PluginError(f"{name!r} cannot be a tool: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
 
 
 def _evaluator_faults(values: Mapping[str, Any], around: Surroundings) -> Iterator[Fault]:
@@ -355,7 +425,7 @@ def _find_class(
     return _load(lambda: registry.load_class(class_name, module=module, path=where), file or module)
 
 
-def _load(load: Callable[[], type], shown: str | None) -> _Found:
+def _load(load: Callable[[], type | None], shown: str | None) -> _Found:
     try:
         # What a stranger's module prints while it loads must not end up in our own output.
         with contextlib.redirect_stdout(sys.stderr):

@@ -26,6 +26,7 @@ from mixseek.config.checks import (
     metrics_that_need_a_reference,
     missing_sandboxes,
     reference_file,
+    servers_not_ready,
 )
 from mixseek.config.environment import environment_layer, unclaimed
 from mixseek.config.kinds import (
@@ -397,6 +398,8 @@ class ConfigurationManager:
         heard += (problem_at(place(path), text) for path, text in without_key)
         heard += (problem_at(place(path), text) for path, text in kinds_to_come(model, values))
         heard += (problem_at(place(path), text) for path, text in missing_sandboxes(model, values))
+        not_ready = servers_not_ready(model, values, known.environ, self.workspace)
+        heard += (problem_at(place(path), text) for path, text in not_ready)
 
     def _merge(
         self,

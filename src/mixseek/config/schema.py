@@ -30,6 +30,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from mixseek.config.environment import Variables, environment_layer
 from mixseek.config.layers import KeyPath, Provenance
+from mixseek.config.masking import mask
+from mixseek.config.references import references
 from mixseek.config.shape import SET_BY_THE_LOADER, Words
 from mixseek.errors import ConfigurationError
 from mixseek.records import AgentType
@@ -42,6 +44,7 @@ __all__ = [
     "CodeExecutionSettings",
     "CustomMetricSettings",
     "EvaluatorSettings",
+    "FunctionSettings",
     "JudgmentSettings",
     "LLMDefaultSettings",
     "LeaderSettings",
@@ -66,12 +69,14 @@ __all__ = [
     "WebFetchSettings",
     "WebSearchSettings",
     "default_tool_name",
+    "server_tool_name",
 ]
 
 PROMPTS = ("team_user_prompt", "evaluator_user_prompt", "judgment_user_prompt")
 
 _WEIGHTS_SUM_TOLERANCE = 0.001
 _TOOL_NAME_LENGTH = 64
+_TOOL_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _TOOL_PREFIX = "delegate_to_"
 
 # --- kinds of values ------------------------------------------------------------------------------------------------
@@ -94,7 +99,7 @@ def _model_name_or_none(name: str) -> str:
 
 
 def _function_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][A-Za-z0-9_]{0,63}", name):
         raise ValueError(f'{name!r} does not name a function: write "module:function"')
     return name
 
@@ -118,7 +123,7 @@ def _web_address_without_credentials(address: str) -> str:
 
 
 def _tool_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name):
+    if not re.fullmatch(_TOOL_NAME, name):
         raise ValueError(f"{name!r} is no tool name: letters, digits, _ and -, at most 64, a letter or _ first")
     return name
 
@@ -150,6 +155,22 @@ def default_tool_name(name: str) -> str:
     room = _TOOL_NAME_LENGTH - len(_TOOL_PREFIX) - len(digest) - 1
     slug = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:room]
     return _TOOL_PREFIX + "_".join(part for part in (slug, digest) if part)
+
+
+def server_tool_name(server: str, tool: str) -> str:
+    """The name that a tool of an MCP server has for a model.
+
+    >>> server_tool_name("github", "search_code")
+    'github_search_code'
+    >>> server_tool_name("検索", "web.search")
+    'mcp_web_search_6c8c5b6a'
+    """
+    plain = f"{server}_{tool}"
+    if re.fullmatch(_TOOL_NAME, plain):
+        return plain
+    digest = sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "_", plain).strip("_")[: _TOOL_NAME_LENGTH - len("mcp__") - len(digest)]
+    return f"mcp_{slug}_{digest}"
 
 
 # --- the base of all ------------------------------------------------------------------------------------------------
@@ -355,6 +376,12 @@ class CodeExecutionSettings(Settings):
     )
 
 
+class FunctionSettings(Settings):
+    """How a member's functions are called."""
+
+    timeout_seconds: int = Field(default=60, ge=1, description="Longest wait for one call of a function.")
+
+
 class ToolSettings(Settings):
     """Settings of a member's tools; any further table is kept for custom agents that read their own."""
 
@@ -365,6 +392,7 @@ class ToolSettings(Settings):
     web_search: WebSearchSettings | None = Field(default=None, description="Searching the web.")
     web_fetch: WebFetchSettings | None = Field(default=None, description="Reading web pages.")
     code_execution: CodeExecutionSettings | None = Field(default=None, description="Running code.")
+    functions: FunctionSettings | None = Field(default=None, description="Calling the functions of `functions`.")
 
 
 class McpServerSettings(Settings):
@@ -372,15 +400,34 @@ class McpServerSettings(Settings):
 
     command: Text | None = Field(default=None, description="Program to start; it speaks on standard input and output.")
     args: list[str] = Field(default=[], description="Arguments of the program.")
-    env: dict[str, str] = Field(default={}, description="Variables of the program.")
+    env: dict[str, str] = Field(
+        default={}, description="Variables of the program; it gets no other but PATH, HOME and the like."
+    )
     url: WebAddress | None = Field(default=None, description="Address to call, instead of a command.")
     headers: dict[str, str] = Field(default={}, description="HTTP headers of a call.")
-    timeout_seconds: int = Field(default=30, ge=1, description="Longest wait for the server.")
+    timeout_seconds: int = Field(default=30, ge=1, description="Longest wait for the server, each time.")
 
     @classmethod
     def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
         if ("command" in data) == ("url" in data):
             yield (), 'needs either "command" or "url"'
+        for path in _keys_written_down({name: data.get(name) for name in ("args", "env", "headers", "url")}):
+            yield path, 'keys do not belong in a file: write "${NAME}" and set the variable NAME'
+
+
+def _keys_written_down(values: Mapping[str, Any]) -> Iterable[KeyPath]:
+    """Where a value can only be a key; short words and numbers under the name of one are none."""
+    shown = mask(values)
+    for name, value in values.items():
+        inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+        texts = [((name, key), text, shown[name][key]) for key, text in inside] or [((name,), value, shown[name])]
+        for path, text, masked in texts:
+            if isinstance(text, str) and text != masked and not (references(text) or _is_plain(text)):
+                yield path
+
+
+def _is_plain(text: str) -> bool:
+    return len(text) < 8 or text.isdecimal()
 
 
 class MemberAgentConfig(ModelParams):

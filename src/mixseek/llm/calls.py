@@ -9,7 +9,8 @@ tasks and tools alike. A member that is called from within a leader's tool opens
             with calling(scope.model_copy(update={"role": "member", "agent_name": "researcher"})):  # the same meter
                 ...
 
-Each finished call reaches the :class:`Meter` of the run, which sums the bill, and its journal if it has one.
+Each finished call reaches the :class:`Meter` of the run, which sums the bill, and its journal if it has one. So does
+every use of a tool.
 """
 
 from collections import Counter
@@ -17,14 +18,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from pydantic import JsonValue
 
-from mixseek.records import ModelRole, ModelUsage, Usage
-from mixseek.storage.journal_records import CallScope, ModelCall, Request, StartedCall
+from mixseek.records import ModelRole, ModelUsage, Usage, utc_now
+from mixseek.storage.journal_records import CallScope, ModelCall, Request, StartedCall, ToolResult
 
-__all__ = ["CallJournal", "FinishedCall", "Meter", "Scope", "calling", "current_meter", "current_scope"]
+__all__ = [
+    "CallJournal",
+    "FinishedCall",
+    "FinishedToolUse",
+    "Meter",
+    "Scope",
+    "ToolUse",
+    "calling",
+    "current_meter",
+    "current_scope",
+]
 
 
 class Scope(CallScope):
@@ -55,6 +67,29 @@ class FinishedCall:
     """Whether the journal had the answer, so that nothing was asked or paid."""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """An agent begins to use a tool; its model asks for it by ``call_id``."""
+
+    scope: Scope
+    tool: str
+    arguments: JsonValue
+    occurrence: int
+    """How often the agent asked the same of it before."""
+    call_id: str = ""
+    started_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedToolUse:
+    """A use of a tool that came to an end; ``error`` says why it failed, None if it did not."""
+
+    use: ToolUse
+    result: JsonValue
+    error: str | None = None
+    ended_at: datetime = field(default_factory=utc_now)
+
+
 class CallJournal(Protocol):
     """Where calls are kept as they happen; :class:`mixseek.storage.journal.Journal` is one."""
 
@@ -83,20 +118,33 @@ class CallJournal(Protocol):
         """Keep a call that came to an end; returns when it cannot be lost any more."""
         ...
 
+    def tool_key(self, scope: CallScope, tool: str, arguments: JsonValue) -> str:
+        """The same for the same use of a tool, also in another run of the program."""
+        ...
+
+    async def record_tool_result(self, result: ToolResult) -> None:
+        """Keep what a tool gave back; returns when it cannot be lost any more."""
+        ...
+
 
 Listener = Callable[[FinishedCall], None]
+ToolListener = Callable[[ToolUse | FinishedToolUse], None]
 _Round = tuple[str, str, int]
 _Agent = tuple[str, str, str]
 
 
 @dataclass
 class Meter:
-    """Counts what a run consumes, tells ``on_call`` of every finished call, and knows the journal."""
+    """Counts what a run consumes, tells ``on_call`` of every finished call, and knows the journal.
+
+    ``on_tool`` is told when a member begins to use a tool, and of the end.
+    """
 
     on_call: Listener | None = None
     journal: CallJournal | None = None
     reuse_answers: bool = False
     """Whether a call the journal has an answer to is answered with it and not made again."""
+    on_tool: ToolListener | None = None
     _rounds: dict[_Round, dict[_Agent, ModelUsage]] = field(default_factory=dict)
     _usage: Usage = field(default_factory=Usage)
     _asked: Counter[str] = field(default_factory=Counter)
@@ -119,6 +167,40 @@ class Meter:
         lines = self._rounds.setdefault((line.execution_id, line.team_id, line.round_number), {})
         agent = (line.role, line.agent_name, line.model)
         lines[agent] = _sum(lines[agent], line) if agent in lines else line
+
+    def use_of_tool(self, scope: Scope, tool: str, arguments: JsonValue, *, call_id: str = "") -> ToolUse:
+        """A use of a tool that begins now, numbered among those that ask for the same."""
+        number = 0 if self.journal is None else self.occurrence(self.journal.tool_key(scope, tool, arguments))
+        return ToolUse(scope, tool, arguments, number, call_id)
+
+    async def keep_tool_result(self, finished: FinishedToolUse) -> None:
+        """Put what a tool gave into the journal, if there is one."""
+        use = finished.use
+        if self.journal is None:
+            return
+        await self.journal.record_tool_result(
+            ToolResult(
+                scope=CallScope(**use.scope.model_dump(exclude={"attempt"})),
+                tool=use.tool,
+                arguments=use.arguments,
+                occurrence=use.occurrence,
+                result=finished.result,
+                started_at=use.started_at,
+                ended_at=finished.ended_at,
+            )
+        )
+
+    def tool_starts(self, use: ToolUse) -> None:
+        """Tell that a member begins to use a tool, and count it."""
+        self._usage += Usage(tool_calls=1)
+        if self.on_tool is not None:
+            self.on_tool(use)
+
+    async def tool_ends(self, finished: FinishedToolUse) -> None:
+        """Tell what came of a member's use of a tool, and keep it."""
+        if self.on_tool is not None:
+            self.on_tool(finished)
+        await self.keep_tool_result(finished)
 
     @property
     def usage(self) -> Usage:

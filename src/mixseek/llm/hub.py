@@ -64,6 +64,11 @@ class ModelHub:
         self._building = RLock()
         self._users: PerLoop[list[object]] = PerLoop(list)
 
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables that hold the keys of the run, those of the workspace's ``.env`` among them."""
+        return self._environ
+
     def model(self, model_id: str, *, fallback_models: Sequence[str] = ()) -> Model:
         """The model of this name; with fallbacks, each is asked in turn when the ones before it failed."""
         *others, last = (self._one(name) for name in (model_id, *fallback_models))

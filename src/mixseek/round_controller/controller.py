@@ -126,9 +126,7 @@ class RoundController:
         for member in self._members:
             member.check_model(self._run.hub)
         self._schema = self._own_schema() or answer_schema
-        self._leader = Leader(
-            self._team, self._members, self._run.hub, journal=self._run.journal, answer_schema=self._schema
-        )
+        self._leader = Leader(self._team, self._members, self._run.hub, answer_schema=self._schema)
         self._evaluator = Evaluator(
             evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root
         )

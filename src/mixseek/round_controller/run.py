@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import OrchestratorSettings, ProvidersSettings, StorageSettings
-from mixseek.events import Event, EventBus, Listener, ModelCalled
-from mixseek.llm import Backoff, FinishedCall, Meter, ModelHub
+from mixseek.events import Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
+from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
 from mixseek.records import LeaderBoardEntry, RankingSource, Standing, standing_key
 from mixseek.redaction import Redactor
 from mixseek.storage.aggregation_store import AggregationStore
@@ -90,7 +90,7 @@ class Run:
     _sequences: Counter[str | None] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.meter = Meter(on_call=self._tell_call, journal=self.journal)
+        self.meter = Meter(on_call=self._tell_call, on_tool=self._tell_tool, journal=self.journal)
 
     @property
     def board(self) -> RankingSource:
@@ -140,6 +140,22 @@ class Run:
                 error=call.error,
             )
         )
+
+    def _tell_tool(self, told: ToolUse | FinishedToolUse) -> None:
+        use = told if isinstance(told, ToolUse) else told.use
+        about = {
+            "execution_id": self.execution_id,
+            "team_id": use.scope.team_id,
+            "round_number": use.scope.round_number,
+            "agent_name": use.scope.agent_name,
+            "tool": use.tool,
+            "call_id": use.call_id,
+        }
+        if isinstance(told, ToolUse):
+            self.tell(ToolCalled(**about, arguments=use.arguments))
+        else:
+            seconds = (told.ended_at - use.started_at).total_seconds()
+            self.tell(ToolFinished(**about, seconds=seconds, error=told.error))
 
     async def __aenter__(self) -> Self:
         if self.store is not None:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -19,11 +18,21 @@ from mixseek.config.schema import MemberAgentConfig, TeamSettings
 from mixseek.errors import MixSeekError, SubmissionError
 from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.json_schema import JsonSchema
-from mixseek.llm import ModelHub, PatientTimeout, Scope, ask_for_text, calling, messages_to_json, model_settings
+from mixseek.llm import (
+    FinishedToolUse,
+    Meter,
+    ModelHub,
+    PatientTimeout,
+    Scope,
+    ask_for_text,
+    calling,
+    current_meter,
+    messages_to_json,
+    model_settings,
+)
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
-from mixseek.storage.journal import CallScope, Journal, Occurrences, ToolResult
 
 __all__ = ["DEFAULT_LEADER_SYSTEM_INSTRUCTION", "LEADER", "Leader", "Turn"]
 
@@ -62,7 +71,6 @@ class _Round:
     emit: Callable[[Event], None]
     places: asyncio.Semaphore
     submissions: list[MemberSubmission]
-    kept: "_MemberJournal | None"
     absent: Mapping[str, str]
 
 
@@ -75,14 +83,12 @@ class Leader:
         members: Sequence[BaseMemberAgent],
         hub: ModelHub,
         *,
-        journal: Journal | None = None,
         answer_schema: JsonSchema | None = None,
     ) -> None:
         self._team = team
         self._schema = answer_schema
         self.absent: dict[str, str] = {}
         """Members that cannot be asked, and why."""
-        self._kept = None if journal is None else _MemberJournal(journal)
         leader = team.leader
         instruction = leader.system_instruction
         self._instructions = DEFAULT_LEADER_SYSTEM_INSTRUCTION if instruction is None else instruction or None
@@ -112,7 +118,7 @@ class Leader:
         What members gave is in ``submissions`` as soon as they gave it, so that it is known even if the leader fails.
         """
         places = asyncio.Semaphore(self._team.max_concurrent_members)
-        current = _Round(scope, emit, places, submissions, self._kept, self.absent)
+        current = _Round(scope, emit, places, submissions, self.absent)
         if self._schema is None:
             answered = await self._answer(prompt, (), current)
         else:
@@ -165,30 +171,6 @@ class Leader:
         return None
 
 
-class _MemberJournal:
-    """Keeps what members gave their leader, each use of a tool under its own number."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._occurrences = Occurrences()
-
-    async def keep(
-        self, scope: Scope, tool: str, task: str, submission: MemberSubmission, started_at: datetime
-    ) -> None:
-        arguments: dict[str, JsonValue] = {"task": task}
-        await self._journal.record_tool_result(
-            ToolResult(
-                scope=CallScope(**scope.model_dump(exclude={"attempt"})),
-                tool=tool,
-                arguments=arguments,
-                occurrence=self._occurrences.next(self._journal.tool_key(scope, tool, arguments)),
-                result=submission.model_dump(mode="json"),
-                started_at=started_at,
-                ended_at=utc_now(),
-            )
-        )
-
-
 def _tool(member: BaseMemberAgent) -> Tool[_Round]:
     config = member.config
 
@@ -209,13 +191,13 @@ async def _call_member(member: BaseMemberAgent, task: str, current: _Round) -> M
     scope, config = current.scope, member.config
     where = {"execution_id": scope.execution_id, "team_id": scope.team_id, "round_number": scope.round_number}
     current.emit(MemberCalled(**where, agent_name=config.name, task=task))
-    started_at = utc_now()
+    meter = current_meter() or Meter()
+    use = meter.use_of_tool(scope, config.tool_name, {"task": task})
     with calling(scope.model_copy(update={"role": "member", "agent_name": config.name})):
         absent = current.absent.get(config.name)
         result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
-    submission = as_submission(result, seconds=(utc_now() - started_at).total_seconds())
-    if current.kept is not None:
-        await current.kept.keep(scope, config.tool_name, task, submission, started_at)
+    submission = as_submission(result, seconds=(utc_now() - use.started_at).total_seconds())
+    await meter.keep_tool_result(FinishedToolUse(use, submission.model_dump(mode="json")))
     current.submissions.append(submission)
     current.emit(MemberFinished(**where, submission=submission))
     return submission

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mixseek.config.schema import MemberAgentConfig
 from mixseek.records import MemberAgentResult
+from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
     from mixseek.llm import ModelHub
@@ -14,6 +15,9 @@ __all__ = ["BaseMemberAgent"]
 
 class BaseMemberAgent(ABC):
     """A member of a team. ``initialize`` is called before the first task of a run, ``cleanup`` after its last."""
+
+    workspace: Workspace | None = None
+    """Where it works; the factory says it once the member is made."""
 
     def __init__(self, config: MemberAgentConfig) -> None:
         self.config = config

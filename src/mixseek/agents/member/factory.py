@@ -18,8 +18,9 @@ class MemberAgentFactory:
 
     @staticmethod
     def create_agent(config: MemberAgentConfig, *, workspace: Workspace | None = None) -> BaseMemberAgent:
-        """The member of these settings; a relative plugin path starts at the workspace."""
+        """The member of these settings; relative paths and modules of functions start at the workspace."""
         agent: BaseMemberAgent = _class_of(config, workspace)(config)
+        agent.workspace = workspace
         return agent
 
     @staticmethod

@@ -1,12 +1,16 @@
 """A member that answers with its model, and with whatever tools its kind and its settings give it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import AgentCapability
+from pydantic_ai.toolsets import AbstractToolset
 
 from mixseek.agents.member.base import BaseMemberAgent
+from mixseek.agents.member.mcp import McpServer, start_all, stop_all
+from mixseek.agents.member.tools import ToolWatch, function_tools, refuse_equal_names
 from mixseek.llm import current_hub, messages_to_json, model_settings, usage_record
 from mixseek.records import MemberAgentResult
 
@@ -17,21 +21,54 @@ class PlainMemberAgent(BaseMemberAgent):
     """One model, its instruction and the task; the agent is made once and serves every task of the run."""
 
     _agent: Agent[None, str] | None = None
+    _servers: Sequence[McpServer] = ()
 
     def own_tools(self) -> Sequence[AgentCapability[None]]:
         """The tools of this kind of member; a plain one has none of its own."""
         return ()
 
     async def initialize(self) -> None:
-        """Build the agent."""
-        self._agent = Agent(
+        """Connect to the servers of its tools and build the agent."""
+        await self.cleanup()
+        self._servers = self._own_servers()
+        try:
+            await start_all(self._servers)
+            self._agent = self._built()
+        except BaseException:
+            await self.cleanup()
+            raise
+
+    async def cleanup(self) -> None:
+        """Let go of the servers."""
+        servers, self._servers, self._agent = self._servers, (), None
+        await stop_all(servers)
+
+    def _built(self) -> Agent[None, str]:
+        agent = Agent(
             current_hub().model(self.config.model, fallback_models=self.config.fallback_models),
             instructions=self.config.system_instruction or None,
             system_prompt=self.config.system_prompt or (),
             model_settings=model_settings(self.config),
             name=self.agent_name,
-            capabilities=self.own_tools(),
+            capabilities=[ToolWatch(), *self.own_tools()],
+            toolsets=[self._functions(), *self._servers],
+            retries=self.config.max_retries,
         )
+        refuse_equal_names(agent.toolsets, self.agent_name)
+        return agent
+
+    def _functions(self) -> AbstractToolset[None]:
+        settings = self.config.tool_settings.functions if self.config.tool_settings else None
+        return function_tools(self.config.functions, settings, root=self._root)
+
+    def _own_servers(self) -> list[McpServer]:
+        environ = current_hub().environ
+        named = self.config.mcp_servers.items()
+        return [McpServer(name, settings, environ=environ, directory=self._root) for name, settings in named]
+
+    @property
+    def _root(self) -> Path | None:
+        return None if self.workspace is None else self.workspace.root
 
     async def execute(self, task: str, context: dict[str, Any] | None = None, **kwargs: Any) -> MemberAgentResult:
         """Answer ``task``."""

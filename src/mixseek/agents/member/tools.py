@@ -1,0 +1,270 @@
+"""The tools of members: every use is watched in one place, wherever the tool comes from.
+
+A :class:`ToolWatch` stands around all tools of an agent that run here: functions, those of MCP servers, and those that
+a kind of member brings itself. It tells of each use, keeps it in the journal, and hands the model a text: of bounded
+size, fenced as data, and in words where the tool failed. A tool never takes its member down.
+"""
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+from pydantic_ai import (
+    BinaryContent,
+    FunctionToolset,
+    ModelRetry,
+    RunContext,
+    Tool,
+    ToolCallPart,
+    ToolDefinition,
+    ToolReturn,
+)
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.exceptions import (
+    ApprovalRequired,
+    CallDeferred,
+    SkipToolExecution,
+    ToolFailed,
+    ToolFailedError,
+    ToolRetryError,
+)
+from pydantic_ai.toolsets import AbstractToolset
+from pydantic_core import to_json, to_jsonable_python
+
+from mixseek import plugins
+from mixseek.agents.member.mcp import McpServer
+from mixseek.config.schema import FunctionSettings
+from mixseek.errors import ConfigurationError, MixSeekError, ToolError
+from mixseek.llm import FinishedToolUse, ToolUse, current_meter, current_scope
+from mixseek.prompt_builder.fence import fenced, new_nonce
+
+__all__ = ["MAX_RESULT_CHARS", "ToolWatch", "function_tools", "refuse_equal_names"]
+
+MAX_RESULT_CHARS = 50_000
+"""The most a model is given of one result."""
+
+logger = logging.getLogger(__name__)
+
+# Threads cannot be ended from outside; a function that hangs again and again must not fill the process with them.
+_MOST_THREADS = 16
+
+_Handler = Callable[[dict[str, Any]], Awaitable[Any]]
+
+
+# --- watching ---------------------------------------------------------------------------------------------------------
+
+
+class ToolWatch(AbstractCapability[Any]):
+    """Records every use of a tool, and gives its result as data."""
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Around everything else, so that what is kept is what the model reads."""
+        return CapabilityOrdering(position="outermost")
+
+    async def on_tool_validate_error(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: str | dict[str, Any],
+        error: ValidationError | ModelRetry,
+    ) -> dict[str, Any]:
+        """Arguments the tool cannot take: the model is asked for others, but it was a call."""
+        ctx.usage.tool_calls += 1
+        await _end(_begin(call), None, _bounded(_words(error)), new_nonce())
+        raise error
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: _Handler,
+    ) -> str:
+        """Use the tool; what it raises becomes words."""
+        use = _begin(call)
+        try:
+            text = _as_text(await handler(args))
+        except (SkipToolExecution, CallDeferred, ApprovalRequired):
+            raise
+        except asyncio.CancelledError:
+            if _being_cancelled():
+                await _end(use, None, "cancelled", new_nonce())
+                raise
+            return await self._failed(ctx, use, call, "it gave up its own work")
+        except Exception as error:  # the edge where one tool must not take down its member
+            logger.debug("tool %r failed", call.tool_name, exc_info=True)
+            return await self._failed(ctx, use, call, _words(error))
+        nonce = new_nonce()
+        await _end(use, text, None, nonce)
+        return fenced(text, nonce)
+
+    async def _failed(self, ctx: RunContext[Any], use: ToolUse | None, call: ToolCallPart, words: str) -> str:
+        # The agent itself counts only those that went well.
+        ctx.usage.tool_calls += 1
+        words, nonce = _bounded(words), new_nonce()
+        await _end(use, None, words, nonce)
+        return f"Tool {call.tool_name!r} failed.\n{fenced(words, nonce)}"
+
+
+def _begin(call: ToolCallPart) -> ToolUse | None:
+    """None outside of a run: a member may be used on its own."""
+    meter, scope = current_meter(), current_scope()
+    if meter is None or scope is None:
+        return None
+    use = meter.use_of_tool(scope, call.tool_name, _arguments(call), call_id=call.tool_call_id)
+    meter.tool_starts(use)
+    return use
+
+
+def _arguments(call: ToolCallPart) -> JsonValue:
+    """As the model wrote them."""
+    arguments: JsonValue = to_jsonable_python(call.args_as_dict(), inf_nan_mode="strings")
+    return arguments
+
+
+async def _end(use: ToolUse | None, content: str | None, error: str | None, nonce: str) -> None:
+    """The nonce is kept too: a round that is played again has to give its model the very same text."""
+    meter = current_meter()
+    if use is not None and meter is not None:
+        result: JsonValue = {"content": content, "nonce": nonce} if error is None else {"error": error, "nonce": nonce}
+        await meter.tool_ends(FinishedToolUse(use, result, error))
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+_IN_WORDS = (MixSeekError, ModelRetry, ToolFailed, ToolFailedError, ToolRetryError)
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, _IN_WORDS) else f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def _as_text(result: Any) -> str:
+    """What a tool gave, as a text: judges and journals read nothing else."""
+    if isinstance(result, ToolReturn):
+        result = result.return_value
+    if isinstance(result, str):
+        return _bounded(result)
+    if isinstance(result, list | tuple) and any(isinstance(part, str | BinaryContent) for part in result):
+        return _bounded("\n".join(map(_as_text, result)))
+    if isinstance(result, BinaryContent):
+        return f"[{result.media_type}, {len(result.data)} bytes: not shown]"
+    return _bounded(to_json(result, fallback=str, inf_nan_mode="strings").decode())
+
+
+def _bounded(text: str) -> str:
+    # Halves of surrogate pairs can neither be sent nor kept.
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if not text.isascii() else text
+    if len(whole) <= MAX_RESULT_CHARS:
+        return whole
+    return f"{whole[:MAX_RESULT_CHARS]}\n[cut here: {len(whole)} characters in all]"
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def refuse_equal_names(toolsets: Sequence[AbstractToolset[Any]], member: str) -> None:
+    """Two tools of one name would be found out only when the model is asked; it is the user's to rename one."""
+    leaves: dict[int, AbstractToolset[Any]] = {}
+    for toolset in toolsets:
+        toolset.apply(lambda leaf: leaves.update({id(leaf): leaf}))
+    seen: set[str] = set()
+    for name in (name for leaf in leaves.values() for name in _names(leaf)):
+        if name in seen:
+            raise ConfigurationError(f"member {member!r} has two tools named {name!r}: rename a function or a server")
+        seen.add(name)
+
+
+def _names(toolset: AbstractToolset[Any]) -> Iterable[str]:
+    if isinstance(toolset, McpServer):
+        return toolset.tool_names
+    return toolset.tools if isinstance(toolset, FunctionToolset) else ()
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def function_tools(
+    names: Sequence[str], settings: FunctionSettings | None = None, *, root: Path | None = None
+) -> FunctionToolset[Any]:
+    """Plain Python functions as tools; their docstrings and type hints tell the model how to use them."""
+    seconds = (settings or FunctionSettings()).timeout_seconds
+    threads = _Threads()
+    functions = [plugins.load_function(name, root=root) for name in names]
+    return FunctionToolset([Tool(_guarded(function, seconds, threads)) for function in functions])
+
+
+def _guarded(function: Callable[..., Any], seconds: float, threads: "_Threads") -> Callable[..., Awaitable[Any]]:
+    """The function in bounds of time; one that is not asynchronous runs beside the event loop."""
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+
+    @wraps(function)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await (function(*args, **kwargs) if is_async else threads.run(function, *args, **kwargs))
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ToolError(f"it took longer than {seconds} s and was given up") from error
+        except SystemExit as error:
+            raise ToolError("it tried to end the program") from error
+
+    return guarded
+
+
+class _Threads:
+    """Runs functions in threads of their own.
+
+    Not in those of the event loop, which are waited for at the end of the program: one function that hangs would keep
+    it from ending.
+    """
+
+    def __init__(self) -> None:
+        self._running = 0
+
+    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if self._running >= _MOST_THREADS:
+            raise ToolError(f"{_MOST_THREADS} calls of functions are still running: none can be added")
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        context = copy_context()
+
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = context.run(function, *args, **kwargs)
+            except BaseException as raised:  # noqa: BLE001  # it is raised again where the function was called
+                error = raised
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._settle, outcome, result, error)
+
+        self._running += 1
+        threading.Thread(target=work, name=f"tool {function.__name__}", daemon=True).start()
+        result, error = await outcome
+        if error is not None:
+            raise error
+        return result
+
+    def _settle(
+        self, outcome: "asyncio.Future[tuple[Any, BaseException | None]]", result: Any, error: BaseException | None
+    ) -> None:
+        self._running -= 1
+        if not outcome.done():
+            outcome.set_result((result, error))
