@@ -163,7 +163,7 @@ def server_tool_name(server: str, tool: str) -> str:
     >>> server_tool_name("github", "search_code")
     'github_search_code'
     >>> server_tool_name("検索", "web.search")
-    'mcp_web_search_6c8c5b6a'
+    'mcp_web_search_a43a57a1'
     """
     plain = f"{server}_{tool}"
     if re.fullmatch(_TOOL_NAME, plain):
@@ -417,13 +417,17 @@ class McpServerSettings(Settings):
 
 def _keys_written_down(values: Mapping[str, Any]) -> Iterable[KeyPath]:
     """Where a value can only be a key; short words and numbers under the name of one are none."""
-    shown = mask(values)
-    for name, value in values.items():
-        inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-        texts = [((name, key), text, shown[name][key]) for key, text in inside] or [((name,), value, shown[name])]
-        for path, text, masked in texts:
-            if isinstance(text, str) and text != masked and not (references(text) or _is_plain(text)):
-                yield path
+    for (path, text), (_, shown) in zip(_texts(values), _texts(mask(values)), strict=True):
+        if text != shown and not (references(text) or _is_plain(text)):
+            yield path
+
+
+def _texts(values: Mapping[Any, Any] | list[Any], above: KeyPath = ()) -> Iterable[tuple[KeyPath, str]]:
+    for key, value in values.items() if isinstance(values, Mapping) else enumerate(values):
+        if isinstance(value, Mapping | list):
+            yield from _texts(value, (*above, key))
+        elif isinstance(value, str):
+            yield (*above, key), value
 
 
 def _is_plain(text: str) -> bool:
