@@ -174,7 +174,11 @@ class Arena:
 
     def rows(self, table: str, where: str = "true", *values: Any) -> list[dict[str, Any]]:
         """Rows of the database, texts of JSON columns read, in a steady order."""
-        order = {"execution_summary": "1", "model_usage": "team_id, round_number, role, agent_name, model"}
+        order = {
+            "attachments": "1, 2",
+            "execution_summary": "1",
+            "model_usage": "team_id, round_number, role, agent_name, model",
+        }
         statement = f"SELECT * FROM {table} WHERE {where} ORDER BY {order.get(table, 'team_id, round_number')}"
         with duckdb.connect(self.root / "mixseek.db", read_only=True) as connection:
             found = connection.execute(statement, values)

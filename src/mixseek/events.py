@@ -12,6 +12,7 @@ from datetime import datetime
 from pydantic import Field, JsonValue
 
 from mixseek.records import (
+    AttachmentInfo,
     ExecutionSummary,
     ExitReason,
     ImprovementJudgment,
@@ -72,6 +73,7 @@ class RunStarted(Event):
     user_prompt: str
     team_names: dict[str, str]
     max_rounds: int
+    attachments: tuple[AttachmentInfo, ...] = ()
     reference: str | None = None
 
 

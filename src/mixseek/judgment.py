@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
+from pydantic_ai import UserContent
 
 from mixseek.config.schema import JudgmentSettings
 from mixseek.errors import ModelError
@@ -43,10 +44,11 @@ class Decision:
 
 
 class Judgment:
-    """Decides for a team after each of its rounds."""
+    """Decides for a team after each of its rounds; ``beside`` comes with every prompt."""
 
-    def __init__(self, settings: JudgmentSettings, hub: ModelHub) -> None:
+    def __init__(self, settings: JudgmentSettings, hub: ModelHub, *, beside: Sequence[UserContent] = ()) -> None:
         self.settings = settings
+        self._beside = beside
         self._model = None if settings.model == "none" else hub.model(settings.model)
 
     def asks_model(self, decision: Decision) -> bool:
@@ -66,6 +68,7 @@ class Judgment:
                     self._model,
                     _Opinion,
                     prompt=prompt,
+                    beside=self._beside,
                     instructions=self.settings.system_instruction or DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION,
                     settings=model_settings(self.settings),
                 )

@@ -5,9 +5,12 @@ names of pydantic-ai's ``RunUsage``, and messages are JSON values: nothing here 
 that orders teams, :func:`order_standings`, stands here too, beneath everything that shows or uses a ranking.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
+from hashlib import sha256
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
@@ -17,6 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, compu
 
 __all__ = [
     "AgentType",
+    "Attachment",
+    "AttachmentInfo",
     "EvaluationRequest",
     "EvaluationResult",
     "ExecutionStatus",
@@ -397,6 +402,57 @@ class RankingSource(Protocol):
 # --- a run ----------------------------------------------------------------------------------------------------------
 
 
+_TEXTS = re.compile(
+    r"text/.+|.+\+(?:json|xml|yaml)"
+    r"|application/(?:json|xml|yaml|x-yaml|toml|javascript|x-javascript|sql|x-sh|x-python|x-ndjson|ld\+json)"
+)
+
+
+class AttachmentInfo(Record):
+    """What stores and events tell of an attachment; its content is kept by the hash."""
+
+    name: str
+    media_type: str
+    size: int
+    sha256: str
+
+
+class Attachment(Record):
+    """A file that comes with a task: what the leaders see, as far as their models can."""
+
+    name: str = Field(min_length=1)
+    media_type: str = Field(min_length=1)
+    data: bytes = Field(repr=False)
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self.data)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of its content, by which it is kept."""
+        return sha256(self.data).hexdigest()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its type says that it is one to be read."""
+        return _TEXTS.fullmatch(self.media_type.partition(";")[0].strip().lower()) is not None
+
+    @property
+    def info(self) -> AttachmentInfo:
+        """All that is told of it."""
+        return AttachmentInfo(name=self.name, media_type=self.media_type, size=self.size, sha256=self.sha256)
+
+    def decoded(self) -> str | None:
+        """Its content as text, without a byte order mark; None if it is none."""
+        try:
+            text = self.data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return None
+        return None if "\0" in text else text
+
+
 class OrchestratorTask(Record):
     """One task for all teams, with the limits they play under."""
 
@@ -409,6 +465,8 @@ class OrchestratorTask(Record):
     min_rounds: int = Field(default=2, ge=1)
     submission_timeout_seconds: int = Field(default=300, gt=0)
     judgment_timeout_seconds: int = Field(default=60, gt=0)
+    attachments: tuple[Attachment, ...] = Field(default=(), repr=False, exclude=True)
+    """What comes with the task; the orchestrator reads and checks it."""
     reference: str | None = None
     """A reference answer, for metrics and judges alone: no team is shown it."""
 

@@ -76,6 +76,11 @@ class Workspace:
         return self.root / "journal.db"
 
     @property
+    def attachments(self) -> Path:
+        """What came with tasks, each file named by the hash of its content."""
+        return self.root / "attachments"
+
+    @property
     def _own(self) -> Path:
         # Nothing can ever exist below this file.
         return Path(os.devnull) if self.is_bare else self.root

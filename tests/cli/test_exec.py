@@ -354,3 +354,23 @@ def test_a_member_that_fails_is_told_and_its_traceback_is_in_the_log(
     log = (workspace / "logs" / "mixseek.log").read_text(encoding="utf-8")
     assert "raise RuntimeError('out of order')" in log
     assert "a: round 1 finished" in log
+
+
+# --- attachments ------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_attached_reaches_the_leader(workspace: Path, server: ModelServerProcess) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    (workspace.parent / "notes.txt").write_text("from the file", encoding="utf-8")
+    assert _run(workspace, TASK, "--attach", "notes.txt").returncode == 0
+    [asked] = [request.body["messages"] for request in server.requests if request.model == "leader-a"]
+    assert "from the file" in json.dumps(asked)
+
+
+def test_a_file_that_cannot_be_attached_is_told_before_any_call(workspace: Path, server: ModelServerProcess) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    for arguments in (["--attach", "missing.txt"], ["--attach", ".", "--dry-run"]):
+        ran = _run(workspace, TASK, *arguments)
+        assert ran.returncode == 2
+        assert f"attachment '{arguments[1]}': " in ran.stderr
+    assert server.requests == []

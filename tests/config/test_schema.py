@@ -193,7 +193,7 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
     (ProvidersSettings, {"providers": {}}),
     (
         ProviderSettings,
-        {"api_key_env": None, "max_concurrency": None, "requests_per_minute": None, "api": "chat"},
+        {"api_key_env": None, "max_concurrency": None, "requests_per_minute": None, "api": "chat", "media": []},
     ),
 ]
 
@@ -291,6 +291,7 @@ LIMITS: list[tuple[type[BaseModel], str, list[Any], list[Any]]] = [
     (ProviderSettings, "max_concurrency", [1], [0]),
     (ProviderSettings, "requests_per_minute", [1], [0]),
     (ProviderSettings, "api", ["chat", "responses"], ["grpc"]),
+    (ProviderSettings, "media", [[], ["image"], ["document", "audio"]], ["image", ["film"]]),
     (ProvidersSettings, "providers", [{"my-server": {"base_url": "http://x"}}], [{"a:b": {"base_url": "http://x"}}]),
     *(
         (model, *limits)

@@ -209,15 +209,18 @@ def test_a_migration_that_breaks_off_leaves_the_old_state(tmp_path: Path) -> Non
     path = tmp_path / "mixseek.db"
     open_database(path).close()
 
-    def m002_breaks(db: duckdb.DuckDBPyConnection) -> None:
+    def m003_breaks(db: duckdb.DuckDBPyConnection) -> None:
         db.execute("ALTER TABLE leader_board ADD COLUMN half INTEGER")
         db.execute("SELECT no_such_function()")
 
-    with pytest.raises(CannotOpenError, match=r"could not be brought to schema version 2 and was left as it is"):
-        open_database(path, (*MIGRATIONS, m002_breaks))
+    with pytest.raises(CannotOpenError, match=r"could not be brought to schema version 3 and was left as it is"):
+        open_database(path, (*MIGRATIONS, m003_breaks))
     assert "half" not in [row[0] for row in rows(path, "SELECT column_name FROM duckdb_columns()")]
-    assert rows(path, "SELECT version, name FROM mixseek_schema") == [(1, "m001_results")]
-    assert (tmp_path / "mixseek.db.before-v2").exists()
+    assert rows(path, "SELECT version, name FROM mixseek_schema ORDER BY ALL") == [
+        (1, "m001_results"),
+        (2, "m002_attachments"),
+    ]
+    assert (tmp_path / "mixseek.db.before-v3").exists()
 
 
 def test_a_kill_in_the_middle_of_a_migration_leaves_the_old_state(tmp_path: Path) -> None:
@@ -245,14 +248,15 @@ def test_migrations_are_appended_and_remembered(tmp_path: Path) -> None:
     path = tmp_path / "mixseek.db"
     open_database(path).close()
 
-    def m002_adds(db: duckdb.DuckDBPyConnection) -> None:
+    def m003_adds(db: duckdb.DuckDBPyConnection) -> None:
         db.execute("CREATE TABLE added (x INTEGER)")
 
     for _ in range(2):
-        open_database(path, (*MIGRATIONS, m002_adds)).close()
+        open_database(path, (*MIGRATIONS, m003_adds)).close()
     assert rows(path, "SELECT version, name FROM mixseek_schema ORDER BY ALL") == [
         (1, "m001_results"),
-        (2, "m002_adds"),
+        (2, "m002_attachments"),
+        (3, "m003_adds"),
     ]
 
 
@@ -448,5 +452,13 @@ def test_a_new_file_has_every_table_of_the_contract(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "x.db")) as connection:
         migrate(connection)
         found = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY ALL").fetchall()
-    names = ["execution_summary", "leader_board", "mixseek_schema", "model_usage", "round_history", "round_status"]
+    names = [
+        "attachments",
+        "execution_summary",
+        "leader_board",
+        "mixseek_schema",
+        "model_usage",
+        "round_history",
+        "round_status",
+    ]
     assert [name for (name,) in found] == names

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,9 +30,10 @@ from mixseek.cli.output import (
 )
 from mixseek.cli.plan import plan_of
 from mixseek.cli.progress import Progress
+from mixseek.config.attachments import read_attachments
 from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.errors import ConfigurationError, StorageError
-from mixseek.records import ExecutionSummary, LeaderBoardEntry
+from mixseek.records import Attachment, ExecutionSummary, LeaderBoardEntry
 from mixseek.redaction import Redactor
 
 __all__ = ["app"]
@@ -47,6 +49,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def exec_(
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The task for all teams.")],
     config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The orchestrator file.")],
+    attach: Annotated[
+        list[Path] | None, typer.Option("--attach", metavar="FILE", help="A file that comes with the task; repeatable.")
+    ] = None,
     timeout: Annotated[int | None, typer.Option("--timeout", help="Seconds for all rounds of a team.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and call no model.")] = False,
     output: FormatOption = Format.TEXT,
@@ -75,10 +80,11 @@ def exec_(
         file=not (no_log_file or dry_run),
     )
     settings = manager.load_run_settings(config, for_a_run=True)
+    attachments = read_attachments(attach or (), manager.workspace)
     if dry_run:
         _print_plan(settings, output)
         return
-    summary = _play(settings, prompt)
+    summary = _play(settings, prompt, attachments)
     _print_summary(summary, output)
     raise typer.Exit(_exit_code(summary))
 
@@ -99,7 +105,7 @@ def _overrides(timeout: int | None) -> dict[str, dict[str, int]]:
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
-def _play(settings: RunSettings, prompt: str) -> ExecutionSummary:
+def _play(settings: RunSettings, prompt: str, attachments: Sequence[Attachment]) -> ExecutionSummary:
     # Imported when all files are right: a mistake in one is told without the second it takes to load model code.
     from mixseek.orchestrator import Orchestrator
 
@@ -108,7 +114,7 @@ def _play(settings: RunSettings, prompt: str) -> ExecutionSummary:
     try:
         # What members and metrics of others print must not end up in the result.
         with contextlib.redirect_stdout(sys.stderr):
-            return asyncio.run(orchestrator.execute(prompt))
+            return asyncio.run(orchestrator.execute(prompt, attachments=attachments))
     except KeyboardInterrupt:
         warn(progress.interrupted())
         raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -18,7 +18,7 @@ from dotenv.parser import parse_stream
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.workspace import Workspace
 
-__all__ = ["MAX_FILE_BYTES", "Dotenv", "read_dotenv", "read_text", "read_toml", "referred_file"]
+__all__ = ["MAX_FILE_BYTES", "Dotenv", "read_bytes", "read_dotenv", "read_text", "read_toml", "referred_file"]
 
 MAX_FILE_BYTES = 1_000_000
 _MAX_KEY_PARTS = 32
@@ -76,10 +76,7 @@ def read_dotenv(path: Path, shown: str) -> Dotenv:
 
 def read_text(path: Path, shown: str) -> str:
     """The text of a file that is a file, not too large, readable and UTF-8; a byte order mark is left out."""
-    try:
-        content = _read_bytes(path, shown)
-    except OSError as error:
-        raise _wrong(shown, _why_unreadable(error)) from None
+    content = read_bytes(path, shown)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -97,7 +94,15 @@ def referred_file(workspace: Workspace, given: str) -> Path | None:
     return path if os.path.lexists(path) else None
 
 
-def _read_bytes(path: Path, shown: str) -> bytes:
+def read_bytes(path: Path, shown: str, *, most: int = MAX_FILE_BYTES) -> bytes:
+    """The content of a file that is a file, readable and not too large."""
+    try:
+        return _read_regular(path, shown, most)
+    except OSError as error:
+        raise _wrong(shown, _why_unreadable(error)) from None
+
+
+def _read_regular(path: Path, shown: str, most: int) -> bytes:
     # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
@@ -106,9 +111,10 @@ def _read_bytes(path: Path, shown: str) -> bytes:
             raise _wrong(shown, "is a directory, not a file")
         if not stat.S_ISREG(mode):
             raise _wrong(shown, "is not a regular file")
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise _wrong(shown, f"is larger than {MAX_FILE_BYTES:,} bytes, which no configuration file should be")
+        content = file.read(most + 1)
+    if len(content) > most:
+        why = ", which no configuration file should be" if most == MAX_FILE_BYTES else ""
+        raise _wrong(shown, f"is larger than {most:,} bytes{why}")
     return content
 
 

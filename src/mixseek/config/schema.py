@@ -826,6 +826,9 @@ class ProviderSettings(Settings):
         default=None, description="Most calls in a minute, evenly spaced; absent: as many as the server takes."
     )
     api: Literal["chat", "responses"] = Field(default="chat", description="Which of the two protocols.")
+    media: list[Literal["image", "document", "audio"]] = Field(
+        default=[], description="What its models can see of attachments beside text."
+    )
 
 
 class ProvidersSettings(Settings):

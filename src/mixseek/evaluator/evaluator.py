@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, Field, ValidationError
+from pydantic_ai import UserContent
 
 from mixseek import plugins
 from mixseek.config.checks import needs_reference, options_model, type_of_metric
@@ -73,7 +74,7 @@ _prompts: ContextVar[_Prompts | None] = ContextVar("evaluator_prompts", default=
 
 
 class Evaluator:
-    """Scores submissions by the metrics of its settings."""
+    """Scores submissions by the metrics of its settings; ``beside`` comes with every judge's prompt."""
 
     def __init__(
         self,
@@ -82,8 +83,10 @@ class Evaluator:
         *,
         hub: ModelHub | None = None,
         workspace: Path | None = None,
+        beside: Sequence[UserContent] = (),
     ) -> None:
         self.settings = settings
+        self._beside = beside
         self._builder = UserPromptBuilder(settings=prompt_builder_settings or PromptBuilderSettings())
         self._hub = hub or current_hub()
         self._workspace = workspace
@@ -201,6 +204,7 @@ class Evaluator:
                 model,
                 _Verdict,
                 prompt=(prompts.with_reference if entry.use_reference else None) or prompts.plain,
+                beside=self._beside,
                 instructions=entry.system_instruction or instruction,
                 settings=model_settings(params),
             )

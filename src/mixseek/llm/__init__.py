@@ -1,6 +1,7 @@
 """The only place that knows model providers: ``"provider:name"`` to a model, its calls bounded, retried and counted."""
 
-from mixseek.llm.asking import ask, ask_for_text
+from mixseek.llm.asking import ask, ask_for_text, message
+from mixseek.llm.attached import attached, attached_text
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.calls import (
     CallJournal,
@@ -31,11 +32,14 @@ __all__ = [
     "ToolUse",
     "ask",
     "ask_for_text",
+    "attached",
+    "attached_text",
     "calling",
     "create_authenticated_model",
     "current_hub",
     "current_meter",
     "current_scope",
+    "message",
     "messages_from_json",
     "messages_to_json",
     "model_settings",

@@ -17,6 +17,7 @@ from pydantic_ai import (
     ToolCallPart,
     ToolDefinition,
     ToolReturnPart,
+    UserContent,
     UserPromptPart,
 )
 from pydantic_ai.messages import InstructionPart
@@ -25,7 +26,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from mixseek.errors import ModelOutputError
 from mixseek.llm.watched import DEFAULT_MAX_RETRIES
 
-__all__ = ["ask", "ask_for_text"]
+__all__ = ["ask", "ask_for_text", "message"]
 
 OutputT = TypeVar("OutputT", bound=BaseModel)
 
@@ -38,6 +39,7 @@ async def ask(
     output_type: type[OutputT],
     *,
     prompt: str,
+    beside: Sequence[UserContent] = (),
     instructions: str | None = None,
     settings: ModelSettings | None = None,
 ) -> OutputT:
@@ -48,7 +50,9 @@ async def ask(
     model's business and do not count here.
     """
     parameters = _parameters(output_type, instructions)
-    messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(prompt)], instructions=instructions)]
+    messages: list[ModelMessage] = [
+        ModelRequest(parts=[UserPromptPart(message(prompt, beside))], instructions=instructions)
+    ]
     retries = (settings or {}).get("max_retries", DEFAULT_MAX_RETRIES)
     wrong = ""
     for _ in range(retries + 1):
@@ -65,6 +69,7 @@ async def ask_for_text(
     model: Model,
     *,
     prompt: str,
+    beside: Sequence[UserContent] = (),
     history: Sequence[ModelMessage] = (),
     instructions: str | None = None,
     system_prompt: str | None = None,
@@ -72,11 +77,16 @@ async def ask_for_text(
 ) -> list[ModelMessage]:
     """Ask once for a text; all that was said, the answer last, whatever it holds."""
     parts: list[ModelRequestPart] = [SystemPromptPart(system_prompt)] if system_prompt and not history else []
-    request = ModelRequest(parts=[*parts, UserPromptPart(prompt)], instructions=instructions)
+    request = ModelRequest(parts=[*parts, UserPromptPart(message(prompt, beside))], instructions=instructions)
     instructed = [InstructionPart(instructions)] if instructions else None
     said = [*history, request]
     answer = await model.request(said, settings, ModelRequestParameters(instruction_parts=instructed))
     return [*said, answer]
+
+
+def message(prompt: str, beside: Sequence[UserContent]) -> str | list[UserContent]:
+    """A prompt and what comes with it as one message."""
+    return [prompt, *beside] if beside else prompt
 
 
 class _WrongFormError(ValueError):

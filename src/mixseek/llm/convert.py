@@ -1,15 +1,26 @@
 """Between pydantic-ai's values and ours: settings, usage, and messages as JSON."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from pydantic import JsonValue, TypeAdapter
-from pydantic_ai import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, ModelSettings, RunUsage
+from pydantic_ai import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelSettings,
+    RunUsage,
+    UserPromptPart,
+)
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.usage import RequestUsage
 from pydantic_core import to_json, to_jsonable_python
 
 from mixseek.config.schema import ModelParams
+from mixseek.llm.attached import kept_content
 from mixseek.records import Usage
 
 __all__ = [
@@ -56,9 +67,22 @@ def usage_record(usage: RunUsage | RequestUsage) -> Usage:
 
 
 def messages_to_json(messages: Sequence[ModelMessage]) -> list[JsonValue]:
-    """Messages as JSON values, for stores and records."""
-    values: list[JsonValue] = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    """Messages as JSON values, for stores and records; files in them are told by their hashes."""
+    kept = [_kept(message) if isinstance(message, ModelRequest) else message for message in messages]
+    values: list[JsonValue] = ModelMessagesTypeAdapter.dump_python(kept, mode="json")
     return values
+
+
+def _kept(request: ModelRequest) -> ModelRequest:
+    if not any(isinstance(part, UserPromptPart) and not isinstance(part.content, str) for part in request.parts):
+        return request
+    return replace(request, parts=[_kept_part(part) for part in request.parts])
+
+
+def _kept_part(part: ModelRequestPart) -> ModelRequestPart:
+    if not isinstance(part, UserPromptPart) or isinstance(part.content, str):
+        return part
+    return replace(part, content=[kept_content(item) for item in part.content])
 
 
 def messages_from_json(values: Sequence[JsonValue]) -> list[ModelMessage]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 from pydantic_ai.models import Model, infer_model
+from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.providers import Provider as PydanticAIProvider
 from pydantic_ai.providers import infer_provider_class
 
@@ -83,7 +84,12 @@ def ollama(name: str, connection: Connection) -> Model:
 def own_server(name: str, settings: ProviderSettings, connection: Connection) -> Model:
     """A model of a server in ``configs/providers.toml``."""
     key = connection.environ.get(settings.api_key_env) if settings.api_key_env else None
-    return _compatible(name, connection.prefix, settings.base_url, key, settings.api, connection)
+    sees = ModelProfile(
+        supports_image_input="image" in settings.media,
+        supports_document_input="document" in settings.media,
+        supports_audio_file_input="audio" in settings.media,
+    )
+    return _compatible(name, connection.prefix, settings.base_url, key, settings.api, connection, sees)
 
 
 def as_pydantic_ai_names_it(name: str, connection: Connection) -> Model:
@@ -102,18 +108,26 @@ def _provider(prefix: str, connection: Connection) -> PydanticAIProvider[Any]:
 
 
 def _compatible(
-    name: str, provider_name: str, address: str, key: str | None, api: str, connection: Connection
+    name: str,
+    provider_name: str,
+    address: str,
+    key: str | None,
+    api: str,
+    connection: Connection,
+    profile: ModelProfile | None = None,
 ) -> Model:
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     provider = OpenAICompatibleProvider(
         provider_name, base_url=address, api_key=key or "no-key", http_client=connection.http_client
     )
-    return _chat_or_responses(name, provider, api)
+    return _chat_or_responses(name, provider, api, profile)
 
 
-def _chat_or_responses(name: str, provider: PydanticAIProvider[Any], api: str) -> Model:
+def _chat_or_responses(
+    name: str, provider: PydanticAIProvider[Any], api: str, profile: ModelProfile | None = None
+) -> Model:
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 
     made = OpenAIChatModel if api == "chat" else OpenAIResponsesModel
-    return made(name, provider=provider)
+    return made(name, provider=provider, profile=profile)

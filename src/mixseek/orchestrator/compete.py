@@ -33,7 +33,7 @@ from mixseek.events import Listener
 from mixseek.llm import Backoff
 from mixseek.orchestrator.orchestrator import Orchestrator
 from mixseek.orchestrator.own_parts import lending
-from mixseek.records import ExecutionSummary
+from mixseek.records import Attachment, ExecutionSummary
 from mixseek.round_controller import OnRoundCompleteCallback
 from mixseek.workspace import Workspace
 
@@ -72,6 +72,7 @@ class Options(Limits, total=False):
     on_round_complete: OnRoundCompleteCallback | None
     listeners: Sequence[Listener]
     backoff: Backoff | None
+    attachments: Sequence[Attachment | Path | str]
 
 
 Team = TeamSettings | Table | Path | str
@@ -103,6 +104,7 @@ async def arun(
     on_round_complete: OnRoundCompleteCallback | None = None,
     listeners: Sequence[Listener] = (),
     backoff: Backoff | None = None,
+    attachments: Sequence[Attachment | Path | str] = (),
     **limits: Unpack[Limits],
 ) -> ExecutionSummary:
     """Let teams answer ``task``, and return the leader board with the best answers and the bill.
@@ -123,7 +125,7 @@ async def arun(
             listeners=listeners,
             backoff=backoff,
         )
-        return await orchestrator.execute(task, execution_id=execution_id)
+        return await orchestrator.execute(task, execution_id=execution_id, attachments=attachments)
 
 
 def _listed(teams: Sequence[Team]) -> Sequence[Team]:

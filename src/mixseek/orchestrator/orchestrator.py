@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from mixseek.config.answer_schema import load_answer_schema
+from mixseek.config.attachments import read_attachments
 from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
 from mixseek.errors import (
@@ -29,6 +30,7 @@ from mixseek.json_schema import JsonSchema
 from mixseek.llm import Backoff
 from mixseek.orchestrator.collector import long_lived
 from mixseek.records import (
+    Attachment,
     ExecutionStatus,
     ExecutionSummary,
     ExitReason,
@@ -86,15 +88,19 @@ class Orchestrator:
         execution_id: str | None = None,
         *,
         reference: str | None = None,
+        attachments: Sequence[Attachment | Path | str] = (),
     ) -> ExecutionSummary:
         """Let all teams answer ``user_prompt``; ``timeout_seconds`` is for all rounds of one team.
 
         ``reference`` is the text of a reference answer for metrics and judges, in place of the settings' one.
+        ``attachments`` come with the task: leaders see what their models can, judges the texts.
         """
         if not user_prompt.strip():
             raise ConfigurationError("the prompt is empty: say what the teams have to do")
         configured = await self._complete(reference)
-        task = _task(configured, user_prompt, timeout_seconds, execution_id)
+        task = _task(configured, user_prompt, timeout_seconds, execution_id).model_copy(
+            update={"attachments": await asyncio.to_thread(read_attachments, attachments, self._workspace)}
+        )
         run = open_run(
             task.execution_id,
             self._workspace,
@@ -165,6 +171,7 @@ class _Execution:
         names = {team.team_id: team.team_name for team in self._configured.teams}
         where = {"execution_id": self._task.execution_id}
         await self._make_controllers()
+        await self._run.keep(self._task.attachments)
         await self._run.tell_for_good(
             RunStarted(
                 **where,
@@ -172,6 +179,7 @@ class _Execution:
                 team_names=names,
                 max_rounds=self._task.max_rounds,
                 reference=self._task.reference,
+                attachments=tuple(attachment.info for attachment in self._task.attachments),
             )
         )
         with long_lived():

@@ -45,7 +45,7 @@ from mixseek.events import (
 )
 from mixseek.json_schema import JsonSchema
 from mixseek.judgment import Decision, Judgment, decide_by_rule, settle
-from mixseek.llm import PatientTimeout, Scope, calling
+from mixseek.llm import PatientTimeout, Scope, attached_text, calling
 from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
 from mixseek.records import (
     EvaluationRequest,
@@ -126,12 +126,19 @@ class RoundController:
         for member in self._members:
             member.check_model(self._run.hub)
         self._schema = self._own_schema() or answer_schema
-        self._leader = Leader(self._team, self._members, self._run.hub, answer_schema=self._schema)
+        self._leader = Leader(
+            self._team,
+            self._members,
+            self._run.hub,
+            answer_schema=self._schema,
+            attachments=task.attachments,
+        )
+        read = attached_text(task.attachments, secret=task.execution_id)
         self._evaluator = Evaluator(
-            evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root
+            evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root, beside=read
         )
         self._evaluator.require_reference(task.reference)
-        self._judgment = Judgment(judgment_settings, self._run.hub)
+        self._judgment = Judgment(judgment_settings, self._run.hub, beside=read)
         self._prompts = RoundPrompts(
             prompt_builder_settings,
             strategy=prompt_builder,
@@ -473,6 +480,7 @@ class RoundController:
         async with AsyncExitStack() as stack:
             if self._owns_run:
                 await stack.enter_async_context(self._run)
+                await self._run.keep(self._task.attachments)
             for member in self._members:
                 if await self._made_ready(member):
                     stack.push_async_callback(_clean_up, member)

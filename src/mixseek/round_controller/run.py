@@ -1,5 +1,6 @@
 """What the teams of one execution share: models, the meter, the stores, the leader board, and whoever listens."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -11,9 +12,10 @@ from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import OrchestratorSettings, ProvidersSettings, StorageSettings
 from mixseek.events import Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
-from mixseek.records import LeaderBoardEntry, RankingSource, Standing, standing_key
+from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standing, standing_key
 from mixseek.redaction import Redactor
 from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.storage.attachments import keep_attachments
 from mixseek.storage.journal import Journal, JournalEvent
 from mixseek.workspace import Workspace
 
@@ -81,6 +83,7 @@ class Run:
     hub: ModelHub
     store: AggregationStore | None = None
     journal: Journal | None = None
+    workspace: Workspace | None = None
     events: EventBus = field(default_factory=EventBus)
     memory: MemoryBoard = field(default_factory=MemoryBoard)
     owns_store: bool = True
@@ -157,6 +160,14 @@ class Run:
             seconds = (told.ended_at - use.started_at).total_seconds()
             self.tell(ToolFinished(**about, seconds=seconds, error=told.error))
 
+    async def keep(self, attachments: Sequence[Attachment]) -> None:
+        """Store what comes with the task: the content once by its hash, the rest with the execution."""
+        if self.store is None or not attachments:
+            return
+        if self.workspace is not None:
+            await asyncio.to_thread(keep_attachments, self.workspace.attachments, attachments)
+        await self.store.save_attachments(self.execution_id, [attachment.info for attachment in attachments])
+
     async def __aenter__(self) -> Self:
         if self.store is not None:
             # A database that cannot be opened is found out before a call is paid for whose result could not be kept.
@@ -205,6 +216,7 @@ def open_run(
         ModelHub(providers, None if orchestrator is None else orchestrator.prices, environ=environ, backoff=backoff),
         store=store if save_db else None,
         journal=Journal(workspace.journal, redactor=redactor) if save_db and journal else None,
+        workspace=workspace,
         events=EventBus(*listeners),
         owns_store=owns_store,
         is_new=is_new,

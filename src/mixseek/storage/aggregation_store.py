@@ -19,6 +19,7 @@ from pydantic import JsonValue, ValidationError
 
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, StorageError
 from mixseek.records import (
+    AttachmentInfo,
     EvaluationResult,
     ExecutionStatus,
     ImprovementJudgment,
@@ -36,6 +37,7 @@ from mixseek.redaction import Redactor
 from mixseek.storage.database import CannotOpenError
 from mixseek.storage.lease import Call, Connection, Worker, Write, worker_for
 from mixseek.storage.tables import (
+    ATTACHMENTS,
     EXECUTION_SUMMARY,
     LEADER_BOARD,
     MODEL_USAGE,
@@ -211,6 +213,13 @@ class AggregationStore:
         """Keep lines of the bill; a line that is there already is replaced."""
         if usage:
             await self._write(lambda: [_usage_row(line) for line in usage])
+
+    async def save_attachments(self, execution_id: str, attachments: Sequence[AttachmentInfo]) -> None:
+        """Keep what came with the task of an execution, in its order."""
+        if attachments:
+            await self._write(
+                lambda: [_attachment_row(execution_id, position, one) for position, one in enumerate(attachments, 1)]
+            )
 
     async def save_execution_summary(
         self,
@@ -466,6 +475,18 @@ def _round_status_row(
         confidence_score=finite("confidence_score", confidence_score),
         round_started_at=_optional(moment, "round_started_at", round_started_at),
         round_ended_at=_optional(moment, "round_ended_at", round_ended_at),
+    )
+
+
+def _attachment_row(execution_id: str, position: int, attachment: AttachmentInfo) -> Row:
+    return _row(
+        ATTACHMENTS,
+        execution_id=text("execution_id", execution_id),
+        position=position,
+        name=text("name", attachment.name),
+        media_type=text("media_type", attachment.media_type),
+        size=integer("size", attachment.size),
+        sha256=attachment.sha256,
     )
 
 

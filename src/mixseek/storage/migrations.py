@@ -36,7 +36,16 @@ def m001_results(db: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (m001_results,)
+def m002_attachments(db: duckdb.DuckDBPyConnection) -> None:
+    """What came with the task of an execution; the content is a file of the workspace, named by its hash."""
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS attachments (execution_id VARCHAR NOT NULL, position INTEGER NOT NULL, "
+        "name VARCHAR NOT NULL, media_type VARCHAR NOT NULL, size BIGINT NOT NULL, sha256 VARCHAR NOT NULL, "
+        "UNIQUE (execution_id, position))"
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (m001_results, m002_attachments)
 
 
 def file_version(db: duckdb.DuckDBPyConnection) -> int:

@@ -15,6 +15,7 @@ import duckdb
 from mixseek.redaction import Redactor
 
 __all__ = [
+    "ATTACHMENTS",
     "EXECUTION_SUMMARY",
     "LEADER_BOARD",
     "MODEL_USAGE",
@@ -105,6 +106,9 @@ EXECUTION_SUMMARY = Table(
         "created_at",
     ),
     ("execution_id",),
+)
+ATTACHMENTS = Table(
+    "attachments", ("execution_id", "position", "name", "media_type", "size", "sha256"), ("execution_id", "position")
 )
 MODEL_USAGE = Table(
     "model_usage",

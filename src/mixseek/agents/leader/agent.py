@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from pydantic import JsonValue
-from pydantic_ai import Agent, ModelMessage, ModelResponse, RunContext, Tool
+from pydantic_ai import Agent, ModelMessage, ModelResponse, RunContext, Tool, UserContent
 from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
 
 from mixseek.agents.leader.structured import UnfitAnswerError, ask_again, schema_words, structured
@@ -25,14 +25,16 @@ from mixseek.llm import (
     PatientTimeout,
     Scope,
     ask_for_text,
+    attached,
     calling,
     current_meter,
+    message,
     messages_to_json,
     model_settings,
 )
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
-from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
+from mixseek.records import Attachment, MemberAgentResult, MemberSubmission, utc_now
 
 __all__ = ["DEFAULT_LEADER_SYSTEM_INSTRUCTION", "LEADER", "Leader", "Turn"]
 
@@ -84,9 +86,11 @@ class Leader:
         hub: ModelHub,
         *,
         answer_schema: JsonSchema | None = None,
+        attachments: Sequence[Attachment] = (),
     ) -> None:
         self._team = team
         self._schema = answer_schema
+        self._attachments = attachments
         self.absent: dict[str, str] = {}
         """Members that cannot be asked, and why."""
         leader = team.leader
@@ -120,36 +124,41 @@ class Leader:
         places = asyncio.Semaphore(self._team.max_concurrent_members)
         current = _Round(scope, emit, places, submissions, self.absent)
         if self._schema is None:
-            answered = await self._answer(prompt, (), current)
+            answered = await self._answer(prompt, current)
         else:
             answered = await self._answer_in_form(prompt, self._schema, current)
         return Turn(answered.text, submissions, messages_to_json(answered.messages))
 
     async def _answer_in_form(self, prompt: str, schema: JsonSchema, current: _Round) -> "_Answered":
         """The bare JSON that meets the schema; an answer that does not is told why, and asked for once more."""
-        first = await self._answer(f"{prompt}\n\n{schema_words(schema)}", (), current)
+        first = await self._answer(f"{prompt}\n\n{schema_words(schema)}", current)
         try:
             return replace(first, text=await structured(first.text, schema))
         except UnfitAnswerError as wrong:
-            second = await self._answer(ask_again(wrong), first.messages, current)
+            second = await self._answer(ask_again(wrong), current, first.messages)
         try:
             return replace(second, text=await structured(second.text, schema))
         except UnfitAnswerError as wrong:
             told = f"the answer did not meet the answer schema, nor did the one after it was told so: {wrong}"
             raise SubmissionError(told) from wrong
 
-    async def _answer(self, prompt: str, history: Sequence[ModelMessage], current: _Round) -> "_Answered":
-        if not self._team.members and (answered := await self._answer_alone(prompt, history)):
+    async def _answer(self, prompt: str, current: _Round, history: Sequence[ModelMessage] = ()) -> "_Answered":
+        """One answer; attachments come with the first prompt of a round and stay in its history."""
+        beside = [] if history else attached(self._attachments, self._model, secret=current.scope.execution_id)
+        if not self._team.members and (answered := await self._answer_alone(prompt, beside, history)):
             return answered
         try:
-            result = await self._agent.run(prompt, message_history=list(history), deps=current)
+            asked = message(prompt, beside)
+            result = await self._agent.run(asked, message_history=list(history), deps=current)
         except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
             raise SubmissionError(f"the leader gave no usable answer: {error}") from error
         if not result.output.strip():
             raise SubmissionError("the leader gave an empty answer")
         return _Answered(result.output, result.all_messages())
 
-    async def _answer_alone(self, prompt: str, history: Sequence[ModelMessage]) -> "_Answered | None":
+    async def _answer_alone(
+        self, prompt: str, beside: Sequence[UserContent], history: Sequence[ModelMessage]
+    ) -> "_Answered | None":
         """Without members one question is enough, at a third of what an agent costs.
 
         None if the answer is no text and may be asked for again: the agent can tell a model what was wrong with it.
@@ -158,6 +167,7 @@ class Leader:
         messages = await ask_for_text(
             self._model,
             prompt=prompt,
+            beside=beside,
             history=history,
             instructions=self._instructions,
             system_prompt=leader.system_prompt,

@@ -1,0 +1,93 @@
+"""Attachments as parts of a message: what a model can see is shown to it, what it cannot is named in words."""
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Literal
+
+from pydantic_ai import BinaryContent, TextContent, UserContent
+from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.profiles import ModelProfile
+
+from mixseek.prompt_builder.fence import fenced
+from mixseek.prompt_builder.formatters import one_line
+from mixseek.records import Attachment
+
+__all__ = ["attached", "attached_text", "kept_content"]
+
+_FLAGS = {
+    "image/png": "supports_image_input",
+    "image/jpeg": "supports_image_input",
+    "image/gif": "supports_image_input",
+    "image/webp": "supports_image_input",
+    "application/pdf": "supports_document_input",
+    "audio/wav": "supports_audio_file_input",
+    "audio/mpeg": "supports_audio_file_input",
+}
+_KEPT = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def attached(attachments: Sequence[Attachment], model: Model, *, secret: str) -> list[UserContent]:
+    """All that ``model`` can see of them. ``secret`` is what their authors cannot know; it makes the fences."""
+    parts: list[UserContent] = []
+    for attachment in attachments:
+        if attachment.is_text:
+            parts.append(_text(attachment, "leader", secret))
+        elif _can_see(model, attachment):
+            parts += [f"添付ファイル {_named(attachment)}:", _binary(attachment)]
+        else:
+            parts.append(f"添付ファイル {_named(attachment)} は、このモデルでは見ることができません。")
+    return parts
+
+
+def attached_text(attachments: Sequence[Attachment], *, secret: str) -> list[UserContent]:
+    """Their texts, and the names of the others: what judges see."""
+    return [
+        _text(attachment, "judge", secret)
+        if attachment.is_text
+        else f"添付ファイル {_named(attachment)} はテキストではないため、内容は示されていません。"
+        for attachment in attachments
+    ]
+
+
+def kept_content(part: UserContent) -> UserContent:
+    """A part of a message as it is kept: a file by its hash, never its content, which would be there for every call."""
+    if isinstance(part, BinaryContent):
+        told = part.identifier if _KEPT.fullmatch(part.identifier) else _hash(part.data)
+        return f"[{part.media_type}, {len(part.data)} bytes, {told}]"
+    if isinstance(part, TextContent) and isinstance(part.metadata, dict) and "attachment" in part.metadata:
+        return str(part.metadata["attachment"])
+    return part
+
+
+def _text(attachment: Attachment, reader: Literal["leader", "judge"], secret: str) -> TextContent:
+    # Not drawn anew for every message: the same request has to be known as the same when a run is taken up again.
+    nonce = sha256(f"{secret}\0{reader}\0{attachment.sha256}".encode()).hexdigest()[:16]
+    shown = f"添付ファイル {_named(attachment)}:\n{fenced(attachment.decoded() or '', nonce)}"
+    kept = f"[{_named(attachment)}, sha256:{attachment.sha256}]"
+    return TextContent(shown, metadata={"attachment": kept})
+
+
+def _binary(attachment: Attachment) -> BinaryContent:
+    return BinaryContent(attachment.data, media_type=attachment.media_type, identifier=f"sha256:{attachment.sha256}")
+
+
+def _named(attachment: Attachment) -> str:
+    return f"「{one_line(attachment.name)}」({one_line(attachment.media_type)}, {attachment.size} bytes)"
+
+
+def _hash(data: bytes) -> str:
+    return f"sha256:{sha256(data).hexdigest()}"
+
+
+def _can_see(model: Model, attachment: Attachment) -> bool:
+    """Whether every model that may be asked takes such a file."""
+    flag = _FLAGS.get(attachment.media_type)
+    return flag is not None and all(bool(profile.get(flag, True)) for profile in _profiles(model))
+
+
+def _profiles(model: Model) -> list[ModelProfile]:
+    if isinstance(model, FallbackModel):
+        return [profile for each in model.models for profile in _profiles(each)]
+    return [model.profile]

@@ -1,0 +1,39 @@
+"""What comes with tasks, kept once for all executions: a file named by the hash of its content."""
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from mixseek.errors import StorageError
+from mixseek.records import Attachment
+
+__all__ = ["keep_attachments"]
+
+
+def keep_attachments(directory: Path, attachments: Iterable[Attachment]) -> None:
+    """Write what is not there yet; a file appears whole or not at all, also when several processes write it."""
+    for attachment in attachments:
+        try:
+            _keep(directory, attachment)
+        except OSError as error:
+            raise StorageError(
+                f"attachment {attachment.name!r} could not be kept in {str(directory)!r}: {error}"
+            ) from error
+
+
+def _keep(directory: Path, attachment: Attachment) -> None:
+    file = directory / attachment.sha256
+    if file.is_file() and file.stat().st_size == attachment.size:
+        return
+    directory.mkdir(exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=directory, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as new:
+            new.write(attachment.data)
+            new.flush()
+            os.fsync(new.fileno())
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
