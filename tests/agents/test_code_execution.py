@@ -1,6 +1,7 @@
 """Members that run code: in a whole round, at the tool handed to the model, and with each of their settings."""
 
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from mixseek.agents.member.code_execution import CodeExecutionMemberAgent
 from mixseek.config import ConfigurationManager
 from mixseek.config.schema import MemberAgentConfig
 from mixseek.errors import ConfigurationError
+from mixseek.events import Event, ToolFinished
 from mixseek.llm import ModelHub
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.sandbox import bubblewrap_is_missing
@@ -64,7 +66,8 @@ async def _told(code: str, **settings: Any) -> str:
     with scripted() as script:
         script.on(Match("m"), answer)
         assert (await _member(**settings).execute("compute")).content == "done"
-    return told[0]
+    [inside] = re.findall(r'<data id="\w+">\n(.*)\n</data id="\w+">', told[0], re.DOTALL)
+    return str(inside)
 
 
 @pytest.mark.parametrize("backend", ["auto", "monty", BUBBLEWRAP])
@@ -76,8 +79,11 @@ async def test_a_member_runs_code_in_a_whole_round_and_its_model_reads_the_resul
     server.on("leader-a", [ToolCall("delegate_to_coder", {"task": "Which primes are below 30?"}), "the submission"])
     server.on("coder", [ToolCall("run_python", {"code": PRIMES})])
     server.on("coder", lambda call: f"They are {call.tool_results[-1]}" if call.tool_results else None)
-    summary = await Orchestrator(load_orchestrator_settings(config, tmp_path), save_db=False).execute("task")
+    told: list[Event] = []
+    orchestrator = Orchestrator(load_orchestrator_settings(config, tmp_path), save_db=False, listeners=[told.append])
+    summary = await orchestrator.execute("task")
     assert summary.best_team_id == "a"
+    assert [event.tool for event in told if isinstance(event, ToolFinished)] == ["run_python"]
     heard = [request for request in server.requests if request.model == "leader-a"][-1]
     assert "[2, 3, 5, 7, 11, 13, 17, 19, 23, 29]" in str(heard.body["messages"])
 
@@ -110,6 +116,7 @@ async def test_the_limit_of_memory_is_the_settings(backend: str) -> None:
 async def test_the_limit_of_output_is_the_settings(backend: str) -> None:
     told = await _told("print('x' * 1000)", backend=backend, output_chars=200)
     assert told == "x" * 200 + "\n(出力は最初の200文字だけです)"
+    assert len(await _told("print('x' * 90_000)", backend=backend, output_chars=100_000)) == 90_000
 
 
 async def test_a_model_is_told_of_errors_and_of_silence() -> None:

@@ -14,6 +14,7 @@ from mixseek.events import (
     TeamFailed,
     TeamFinished,
     TeamStarted,
+    ToolFinished,
 )
 from mixseek.records import ExecutionSummary
 
@@ -59,8 +60,8 @@ def _words(event: Event) -> str | None:
             return f"execution {event.execution_id}: {teams}, at most {rounds}"
         case TeamStarted():
             return f"started ({event.team_name})" if event.attempt == 1 else f"tries again, attempt {event.attempt}"
-        case MemberFinished(submission=submission) if submission.status == "ERROR":
-            return f"member {submission.agent_name} failed: {_short(submission.error_message or 'no reason given')}"
+        case MemberFinished() | ToolFinished():
+            return _words_of_member(event)
         case RoundFinished():
             return f"round {event.entry.round_number} finished, {_score(event.entry.score)}"
         case RoundFailed():
@@ -75,6 +76,16 @@ def _words(event: Event) -> str | None:
             return f"finished, {_score(event.best.score)} in round {event.best.round_number}, {event.best.exit_reason}"
         case RunFinished():
             return f"finished in {event.summary.total_execution_time_seconds:.1f} s"
+    return None
+
+
+def _words_of_member(event: MemberFinished | ToolFinished) -> str | None:
+    """Only what failed: all else of a member's work is for the journal."""
+    match event:
+        case MemberFinished(submission=submission) if submission.status == "ERROR":
+            return f"member {submission.agent_name} failed: {_short(submission.error_message or 'no reason given')}"
+        case ToolFinished(error=str(error)):
+            return f"tool {event.tool} of member {event.agent_name} failed: {_short(error)}"
     return None
 
 

@@ -57,6 +57,11 @@ class CodeExecutionMemberAgent(PlainMemberAgent):
         local = False if backend == "provider" else self._local_tool()
         return [NativeOrLocalTool(native=native, local=local)]
 
+    @property
+    def max_result_chars(self) -> int:
+        """What a run may print, and how it ended."""
+        return super().max_result_chars + self._settings.output_chars
+
     def _models(self) -> Iterator[str]:
         yield self.config.model
         yield from self.config.fallback_models

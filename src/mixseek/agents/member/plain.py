@@ -10,7 +10,7 @@ from pydantic_ai.toolsets import AbstractToolset
 
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.mcp import McpServer, start_all, stop_all
-from mixseek.agents.member.tools import ToolWatch, function_tools, refuse_equal_names
+from mixseek.agents.member.tools import MAX_RESULT_CHARS, ToolWatch, function_tools, refuse_equal_names
 from mixseek.llm import current_hub, messages_to_json, model_settings, usage_record
 from mixseek.records import MemberAgentResult
 
@@ -26,6 +26,11 @@ class PlainMemberAgent(BaseMemberAgent):
     def own_tools(self) -> Sequence[AgentCapability[None]]:
         """The tools of this kind of member; a plain one has none of its own."""
         return ()
+
+    @property
+    def max_result_chars(self) -> int:
+        """The most its model is given of one result of a tool."""
+        return MAX_RESULT_CHARS
 
     async def initialize(self) -> None:
         """Connect to the servers of its tools and build the agent."""
@@ -50,7 +55,7 @@ class PlainMemberAgent(BaseMemberAgent):
             system_prompt=self.config.system_prompt or (),
             model_settings=model_settings(self.config),
             name=self.agent_name,
-            capabilities=[ToolWatch(), *self.own_tools()],
+            capabilities=[ToolWatch(self.max_result_chars), *self.own_tools()],
             toolsets=[self._functions(), *self._servers],
             retries=self.config.max_retries,
         )

@@ -49,7 +49,7 @@ from mixseek.prompt_builder.fence import fenced, new_nonce
 __all__ = ["MAX_RESULT_CHARS", "ToolWatch", "function_tools", "refuse_equal_names"]
 
 MAX_RESULT_CHARS = 50_000
-"""The most a model is given of one result."""
+"""The most a model is given of one result, unless its kind of member has tools with a limit of their own."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,10 @@ _Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 class ToolWatch(AbstractCapability[Any]):
-    """Records every use of a tool, and gives its result as data."""
+    """Records every use of a tool, and gives its result as data, ``max_chars`` of it at most."""
+
+    def __init__(self, max_chars: int = MAX_RESULT_CHARS) -> None:
+        self._max_chars = max_chars
 
     def get_ordering(self) -> CapabilityOrdering:
         """Around everything else, so that what is kept is what the model reads."""
@@ -80,7 +83,7 @@ class ToolWatch(AbstractCapability[Any]):
     ) -> dict[str, Any]:
         """Arguments the tool cannot take: the model is asked for others, but it was a call."""
         ctx.usage.tool_calls += 1
-        await _end(_begin(call), None, _bounded(_words(error)), new_nonce())
+        await _end(_begin(call), None, _cut(_words(error), self._max_chars), new_nonce())
         raise error
 
     async def wrap_tool_execute(
@@ -95,7 +98,7 @@ class ToolWatch(AbstractCapability[Any]):
         """Use the tool; what it raises becomes words."""
         use = _begin(call)
         try:
-            text = _as_text(await handler(args))
+            text = _cut(_as_text(await handler(args)), self._max_chars)
         except (SkipToolExecution, CallDeferred, ApprovalRequired):
             raise
         except asyncio.CancelledError:
@@ -113,7 +116,7 @@ class ToolWatch(AbstractCapability[Any]):
     async def _failed(self, ctx: RunContext[Any], use: ToolUse | None, call: ToolCallPart, words: str) -> str:
         # The agent itself counts only those that went well.
         ctx.usage.tool_calls += 1
-        words, nonce = _bounded(words), new_nonce()
+        words, nonce = _cut(words, self._max_chars), new_nonce()
         await _end(use, None, words, nonce)
         return f"Tool {call.tool_name!r} failed.\n{fenced(words, nonce)}"
 
@@ -159,20 +162,20 @@ def _as_text(result: Any) -> str:
     if isinstance(result, ToolReturn):
         result = result.return_value
     if isinstance(result, str):
-        return _bounded(result)
-    if isinstance(result, list | tuple) and any(isinstance(part, str | BinaryContent) for part in result):
-        return _bounded("\n".join(map(_as_text, result)))
+        return result
+    if isinstance(result, list | tuple) and any(isinstance(part, BinaryContent) for part in result):
+        return "\n".join(map(_as_text, result))
     if isinstance(result, BinaryContent):
         return f"[{result.media_type}, {len(result.data)} bytes: not shown]"
-    return _bounded(to_json(result, fallback=str, inf_nan_mode="strings").decode())
+    return to_json(result, fallback=str, inf_nan_mode="strings").decode()
 
 
-def _bounded(text: str) -> str:
+def _cut(text: str, most: int) -> str:
     # Halves of surrogate pairs can neither be sent nor kept.
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if not text.isascii() else text
-    if len(whole) <= MAX_RESULT_CHARS:
+    if len(whole) <= most:
         return whole
-    return f"{whole[:MAX_RESULT_CHARS]}\n[cut here: {len(whole)} characters in all]"
+    return f"{whole[:most]}\n[cut here: {len(whole)} characters in all]"
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
