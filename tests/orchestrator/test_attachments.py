@@ -194,6 +194,7 @@ async def test_the_same_request_has_the_same_key_when_a_run_is_taken_up_again(
         async with arena.journal() as journal:
             calls = await journal.calls("again")
         keys += [call.key for call in calls if call.scope.role == "leader"]
+    assert len(keys) == 3
     assert keys[0] == keys[1] != keys[2]
 
 

@@ -365,6 +365,12 @@ def test_a_metric_may_be_a_class_or_an_object(server: ModelServer, metric: Any, 
     assert metric_names(summary) == [name]
 
 
+def test_an_object_stays_as_it_was_given(server: ModelServer) -> None:
+    metric = Kind()
+    mixseek.run("task", [team("a"), team("b")], **parts(server, evaluator={**JUDGED, "metrics": [metric]}))
+    assert metric.judge is None
+
+
 def test_options_a_class_does_not_take_are_told(server: ModelServer) -> None:
     metric = {"name": "Long", "type": Length, "options": {"least": 2}}
     with pytest.raises(ConfigurationError, match=r"evaluator: metrics\[0\].options: .*least"):

@@ -3,14 +3,13 @@
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Literal
 
 from pydantic_ai import BinaryContent, TextContent, UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.profiles import ModelProfile
 
-from mixseek.prompt_builder.fence import fenced
+from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import Attachment
 
@@ -28,12 +27,12 @@ _FLAGS = {
 _KEPT = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-def attached(attachments: Sequence[Attachment], model: Model, *, secret: str) -> list[UserContent]:
-    """All that ``model`` can see of them. ``secret`` is what their authors cannot know; it makes the fences."""
+def attached(attachments: Sequence[Attachment], model: Model) -> list[UserContent]:
+    """All that ``model`` can see of them."""
     parts: list[UserContent] = []
     for attachment in attachments:
         if attachment.is_text:
-            parts.append(_text(attachment, "leader", secret))
+            parts.append(_text(attachment))
         elif _can_see(model, attachment):
             parts += [f"添付ファイル {_named(attachment)}:", _binary(attachment)]
         else:
@@ -41,10 +40,10 @@ def attached(attachments: Sequence[Attachment], model: Model, *, secret: str) ->
     return parts
 
 
-def attached_text(attachments: Sequence[Attachment], *, secret: str) -> list[UserContent]:
+def attached_text(attachments: Sequence[Attachment]) -> list[UserContent]:
     """Their texts, and the names of the others: what judges see."""
     return [
-        _text(attachment, "judge", secret)
+        _text(attachment)
         if attachment.is_text
         else f"添付ファイル {_named(attachment)} はテキストではないため、内容は示されていません。"
         for attachment in attachments
@@ -61,10 +60,8 @@ def kept_content(part: UserContent) -> UserContent:
     return part
 
 
-def _text(attachment: Attachment, reader: Literal["leader", "judge"], secret: str) -> TextContent:
-    # Not drawn anew for every message: the same request has to be known as the same when a run is taken up again.
-    nonce = sha256(f"{secret}\0{reader}\0{attachment.sha256}".encode()).hexdigest()[:16]
-    shown = f"添付ファイル {_named(attachment)}:\n{fenced(attachment.decoded() or '', nonce)}"
+def _text(attachment: Attachment) -> TextContent:
+    shown = f"添付ファイル {_named(attachment)}:\n{fenced(attachment.decoded() or '', new_nonce())}"
     kept = f"[{_named(attachment)}, sha256:{attachment.sha256}]"
     return TextContent(shown, metadata={"attachment": kept})
 

@@ -133,7 +133,7 @@ class RoundController:
             answer_schema=self._schema,
             attachments=task.attachments,
         )
-        read = attached_text(task.attachments, secret=task.execution_id)
+        read = attached_text(task.attachments)
         self._evaluator = Evaluator(
             evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root, beside=read
         )

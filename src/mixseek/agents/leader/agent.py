@@ -144,12 +144,12 @@ class Leader:
 
     async def _answer(self, prompt: str, current: _Round, history: Sequence[ModelMessage] = ()) -> "_Answered":
         """One answer; attachments come with the first prompt of a round and stay in its history."""
-        beside = [] if history else attached(self._attachments, self._model, secret=current.scope.execution_id)
+        beside = [] if history else attached(self._attachments, self._model)
         if not self._team.members and (answered := await self._answer_alone(prompt, beside, history)):
             return answered
         try:
             asked = message(prompt, beside)
-            result = await self._agent.run(asked, message_history=list(history), deps=current)
+            result = await self._agent.run(asked, message_history=list(history) or None, deps=current)
         except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
             raise SubmissionError(f"the leader gave no usable answer: {error}") from error
         if not result.output.strip():
