@@ -17,6 +17,7 @@ _JUDGE_MODULES: Mapping[str, str] = {
     "LLMPlain": "llm_plain",
 }
 _CODE_MODULES: Mapping[str, str] = {
+    "ExitCode": "exit_code",
     "Length": "length",
     "Terms": "terms",
 }

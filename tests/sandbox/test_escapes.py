@@ -8,6 +8,7 @@ live on) is looked at from outside.
 import asyncio
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -222,20 +223,20 @@ class Surroundings:
 
 
 @pytest.fixture
-def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Surroundings]:
-    secret = tmp_path / "secret.txt"
-    secret.write_text("the secret of the file")
-    # Anybody could read it, so that only the sandbox keeps it.
-    secret.chmod(0o666)
-    tmp_path.chmod(0o777)
+def around(monkeypatch: pytest.MonkeyPatch) -> Iterator[Surroundings]:
+    """A directory anybody may read and write, whatever number a sandbox gives its user: only the sandbox keeps it."""
     monkeypatch.setenv("TEST_API_KEY", "the secret of the environment")
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with tempfile.TemporaryDirectory(dir="/tmp") as made, socket.create_server(("127.0.0.1", 0)) as server:
+        outside, secret = Path(made), Path(made) / "secret.txt"
+        secret.write_text("the secret of the file")
+        secret.chmod(0o666)
+        outside.chmod(0o777)
         server.setblocking(False)
-        yield Surroundings(tmp_path, secret, server.getsockname()[1], f"mark-{uuid4().hex}")
+        yield Surroundings(outside, secret, server.getsockname()[1], f"mark-{uuid4().hex}")
         with pytest.raises(BlockingIOError):
             server.accept()
-    assert [path.name for path in tmp_path.iterdir()] == ["secret.txt"]
-    assert secret.read_text() == "the secret of the file"
+        assert [path.name for path in outside.iterdir()] == ["secret.txt"]
+        assert secret.read_text() == "the secret of the file"
 
 
 def _children() -> set[str]:

@@ -172,6 +172,17 @@ async def test_the_full_standard_library_and_a_work_directory_are_there() -> Non
 
 
 @needs_bubblewrap
+async def test_a_run_has_so_many_processes_and_no_more() -> None:
+    code = (
+        "import os, time\nstarted = 0\ntry:\n    while started < 200:\n        if os.fork() == 0: time.sleep(60)\n"
+        "        started += 1\nexcept BlockingIOError: print(started)"
+    )
+    ran = await asyncio.gather(*(BubblewrapSandbox().run_python(code) for _ in range(2)))
+    # Each run is counted for itself; the interpreter is one of the 32, and root's shell may be another.
+    assert all(30 <= int(each.output) <= 31 for each in ran)
+
+
+@needs_bubblewrap
 async def test_a_command_runs_among_the_files_it_is_given() -> None:
     files = {"data.txt": b"three\nlines\nof text\n", "sub/dir/more.txt": b"\xff\x00"}
     command = ["sh", "-c", "wc -l < data.txt; od -An -tx1 sub/dir/more.txt; echo new > sub/dir/new; exit 7"]

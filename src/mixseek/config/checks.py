@@ -163,6 +163,11 @@ def missing_sandboxes(model: type[BaseModel], values: Mapping[str, Any]) -> Iter
     elif model is TeamSettings:
         for number, member in _tables(values, "members"):
             yield from _below(("members", number), missing_sandboxes(MemberAgentConfig, member))
+    elif model is EvaluatorSettings:
+        for number, metric in _tables(values, "metrics"):
+            ours = "ExitCode" not in (values.get("custom_metrics") or {})
+            if ours and _text(metric, "type", "name") == "ExitCode" and (why := bubblewrap_is_missing()):
+                yield ("metrics", number, "type" if "type" in metric else "name"), why
 
 
 def _code_execution(member: Mapping[str, Any]) -> tuple[KeyPath, Any]:
