@@ -42,6 +42,7 @@ def test_the_exports_are_these() -> None:
         "ModelCall",
         "ModelServer",
         "ModelServerProcess",
+        "ObeyingModel",
         "OfferedTool",
         "OutputSchema",
         "Script",

@@ -12,6 +12,7 @@ __all__ = ["app"]
 
 _COMMANDS = {
     "exec": ("mixseek.cli.exec", "Let the teams of a file compete over a task, and print the best answer."),
+    "attack": ("mixseek.cli.attack", "Try to fool the judges of a file, and print how far their scores moved."),
     "config": ("mixseek.cli.config", "Write, show, list and validate configuration files."),
 }
 

@@ -108,6 +108,11 @@ class Evaluator:
         ]
 
     @property
+    def judges(self) -> list[str]:
+        """The names of the metrics that ask a model."""
+        return [weighed.name for weighed in self._metrics if isinstance(weighed.metric, LLMJudgeMetric)]
+
+    @property
     def shows_reference(self) -> bool:
         """Whether one of the judges is shown the reference answer."""
         return any(entry.use_reference for entry in self.settings.metrics)

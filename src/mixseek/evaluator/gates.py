@@ -149,6 +149,8 @@ _INSTRUCTION = re.compile(
     | \b(?:new|updated|revised|real|actual)\s+(?:system\s+)?instructions?\b
     | \bsystem\s+(?:override|prompt|message|notice|update)\b
     | ["'](?:overall_)?score["']\s*[:=]\s*["']?\d | ["']should_continue["']\s*[:=]
+    | \bscores?\s*[:=]\s*100\b | <score> | \bsetscore\b | スコア\s*:\s*100
+    | \b(?:return|give|award)\w*\s+(?:\w+\s+){{0,4}}(?:(?:perfect|maximum|full)\s+(?:score|marks)|score\s+of\s+100)
     | \bfinal_result\b | \bevaluator_comment\b
     | (?:以前|前|上記|これまで|今まで|先ほど|ここまで|すべて|全て|他|元|システム)の?(?:すべての|全ての|全)?
         (?:指示|命令|プロンプト|ルール|評価基準|採点基準|基準|内容).{{0,8}}(?:無視|忘れ|破棄|従わ|取り消|無効)

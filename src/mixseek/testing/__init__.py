@@ -3,6 +3,7 @@
 from mixseek.testing.answers import Answer, AnswerLike, ToolCall
 from mixseek.testing.calls import Message, ModelCall, OfferedTool, OutputSchema
 from mixseek.testing.clock import FakeClock
+from mixseek.testing.obeying import ObeyingModel
 from mixseek.testing.schemas import example_value
 from mixseek.testing.script import Match, Script, default_answer
 from mixseek.testing.scripted import SCRIPTED, scripted
@@ -24,6 +25,7 @@ __all__ = [
     "ModelCall",
     "ModelServer",
     "ModelServerProcess",
+    "ObeyingModel",
     "OfferedTool",
     "OutputSchema",
     "Script",
