@@ -252,7 +252,7 @@ LIMITS: list[tuple[type[BaseModel], str, list[Any], list[Any]]] = [
     (CodeExecutionSettings, "backend", ["auto", "provider", "monty", "bubblewrap"], ["docker"]),
     (CodeExecutionSettings, "timeout_seconds", [1, 600], [0, 601, 1.5]),
     (CodeExecutionSettings, "memory_mb", [64, 65536], [63, 65537]),
-    (CodeExecutionSettings, "output_chars", [100, 40_000], [99, 40_001]),
+    (CodeExecutionSettings, "output_chars", [100, 1_000_000], [99, 1_000_001]),
     (EvaluatorSettings, "default_model", ["a:b"], ["b"]),
     (EvaluatorSettings, "max_retries", [0], [-1]),
     (EvaluatorSettings, "timeout_seconds", [1], [0]),

@@ -372,7 +372,7 @@ class CodeExecutionSettings(Settings):
         default=256, ge=64, le=65536, description="Most memory of a run in a sandbox of ours, in MiB."
     )
     output_chars: int = Field(
-        default=20_000, ge=100, le=40_000, description="Characters kept of what a run in a sandbox of ours prints."
+        default=20_000, ge=100, le=1_000_000, description="Characters kept of what a run in a sandbox of ours prints."
     )
 
 
