@@ -20,6 +20,12 @@ _CODE_MODULES: Mapping[str, str] = {
     "ExitCode": "exit_code",
     "Length": "length",
     "Terms": "terms",
+    "Similarity": "similarity",
+    "Readability": "readability",
+    "Structure": "structure",
+    "JsonSchema": "json_schema",
+    "RegularExpression": "regular_expression",
+    "NumericAnswer": "numeric_answer",
 }
 
 JUDGES = tuple(_JUDGE_MODULES)

@@ -9,6 +9,7 @@ from mixseek.config.schema import EvaluatorSettings, MetricSettings, PromptBuild
 from mixseek.errors import ConfigurationError
 from mixseek.evaluator import EvaluationRequest, Evaluator
 from mixseek.evaluator.metrics import BaseMetric
+from mixseek.evaluator.metrics.numeric_answer import NumericAnswer
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.records import MetricScore
 from mixseek.testing import Match, ModelCall, scripted
@@ -114,12 +115,32 @@ def test_without_a_reference_the_default_prompt_does_not_mention_one() -> None:
     assert prompt.endswith('</data id="c0ffee">\n\n---\n現在日時: NOW')
 
 
-@pytest.mark.parametrize("metric", [{"name": "Coverage", "use_reference": True}])
+@pytest.mark.parametrize(
+    "metric",
+    [{"name": "M", "type": "Coverage", "use_reference": True}, {"name": "M", "type": "Similarity"}],
+    ids=["judge", "code"],
+)
 async def test_a_reference_that_is_needed_and_missing_is_told_before_any_call(metric: dict[str, Any]) -> None:
     with scripted() as script:
         script.on(Match("*"), lambda call: pytest.fail("a model was asked"))
-        with pytest.raises(ConfigurationError, match="metric 'Coverage': needs a reference answer"):
-            await evaluator(metric).evaluate(REQUEST.model_copy(update={"reference": None}))
+        with pytest.raises(ConfigurationError, match="metric 'M': needs a reference answer"):
+            await evaluator({"name": "Relevance"}, metric).evaluate(REQUEST.model_copy(update={"reference": None}))
+
+
+async def test_a_reference_a_metric_cannot_use_is_told_before_any_call() -> None:
+    with scripted() as script:
+        script.on(Match("*"), lambda call: pytest.fail("a model was asked"))
+        with pytest.raises(ConfigurationError, match="metric 'NumericAnswer': the reference answer holds no number"):
+            await evaluator({"name": "Relevance"}, {"name": "NumericAnswer"}).evaluate(REQUEST)
+
+
+async def test_a_metric_in_code_that_is_handed_over_made_is_given_the_reference_it_needs() -> None:
+    evaluating = evaluator({"name": "A", "type": "LLMPlain"})
+    evaluating.register_custom_metric("A", NumericAnswer())
+    result = await evaluating.evaluate(REQUEST.model_copy(update={"submission": "答えは12", "reference": "12"}))
+    assert result.overall_score == 100
+    with pytest.raises(ConfigurationError, match="metric 'A': needs a reference answer"):
+        await evaluating.evaluate(REQUEST.model_copy(update={"reference": None}))
 
 
 async def test_a_metric_of_ones_own_may_say_that_it_needs_a_reference() -> None:

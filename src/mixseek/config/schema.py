@@ -724,6 +724,10 @@ class MetricOptions(Settings):
         """Whether the metric cannot score without the task's reference answer."""
         return False
 
+    def reference_fault(self, reference: str) -> str | None:
+        """Why the metric cannot use this reference answer, in words; None if it can."""
+        return None
+
 
 class CustomMetricSettings(Settings):
     """Where the class of a custom metric is."""

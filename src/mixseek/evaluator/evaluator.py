@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
@@ -31,7 +31,7 @@ from mixseek.config.schema import (
 )
 from mixseek.errors import ConfigurationError, EvaluationError, MixSeekError, Problem, WorkspaceNotFoundError
 from mixseek.evaluator.gates import flags_of
-from mixseek.evaluator.metrics.base import BaseMetric, Judge, LLMJudgeMetric
+from mixseek.evaluator.metrics.base import BaseMetric, CodeMetric, Judge, LLMJudgeMetric
 from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, model_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.records import EvaluationRequest, EvaluationResult, MetricScore
@@ -55,6 +55,7 @@ class _Weighed:
     metric: BaseMetric
     weight: float
     needs_reference: bool = False
+    options: MetricOptions | None = None
 
 
 logger = logging.getLogger(__name__)
@@ -99,11 +100,10 @@ class Evaluator:
             raise EvaluationError(f"no metric of the settings is named {name!r}: add it to [[metrics]]")
         if isinstance(metric, LLMJudgeMetric) and metric.judge is None:
             metric.judge = self._judge(entries[0])
-        used = {entry.name for entry in entries}
+        options = metric.options if isinstance(metric, CodeMetric) else None
+        needing = {entry.name: entry.use_reference or needs_reference(type(metric), options) for entry in entries}
         self._metrics = [
-            replace(known, metric=metric, needs_reference=needs_reference(type(metric), None))
-            if known.name in used
-            else known
+            _Weighed(known.name, metric, known.weight, needing[known.name], options) if known.name in needing else known
             for known in self._metrics
         ]
 
@@ -118,12 +118,11 @@ class Evaluator:
         return any(entry.use_reference for entry in self.settings.metrics)
 
     def require_reference(self, reference: str | None) -> None:
-        """Refuse to go on without a reference answer if a metric needs one: found out before anything is paid for."""
-        if reference is None:
-            needing = [weighed.name for weighed in self._metrics if weighed.needs_reference]
-            problems = [Problem("needs a reference answer: give it with the task", f"metric {n!r}") for n in needing]
-            if problems:
-                raise ConfigurationError(problems)
+        """Refuse to go on without the reference answer a metric needs: found out before anything is paid for."""
+        faults = [(each.name, _reference_fault(each, reference)) for each in self._metrics]
+        problems = [Problem(fault, f"metric {name!r}") for name, fault in faults if fault]
+        if problems:
+            raise ConfigurationError(problems)
 
     def build_prompt(self, request: EvaluationRequest, *, with_reference: bool = False) -> str:
         """The prompt the judges of this submission are given, or those that are shown the reference answer."""
@@ -173,7 +172,7 @@ class Evaluator:
             metric.judge = self._judge(entry)
         weight = 1 / len(self.settings.metrics) if entry.weight is None else entry.weight
         needing = entry.use_reference or needs_reference(found, options)
-        return _Weighed(entry.name, metric, weight, needing)
+        return _Weighed(entry.name, metric, weight, needing, options)
 
     def _options(self, entry: MetricSettings, model: type[MetricOptions] | None) -> MetricOptions | None:
         if model is None:
@@ -216,6 +215,12 @@ class Evaluator:
             return MetricScore(metric_name=metric_name, **verdict.model_dump())
 
         return judge
+
+
+def _reference_fault(weighed: _Weighed, reference: str | None) -> str | None:
+    if reference is None:
+        return "needs a reference answer: give it with the task" if weighed.needs_reference else None
+    return weighed.options.reference_fault(reference) if weighed.options else None
 
 
 def _parameters(entry: MetricSettings, settings: EvaluatorSettings) -> ModelParams:
