@@ -315,6 +315,24 @@ async def test_a_server_gets_what_it_is_given_and_little_else(monkeypatch: pytes
     assert "purple-monkey-dishwasher" not in Redactor().text(token)
 
 
+async def test_the_headers_of_a_server_elsewhere_carry_the_variables_they_refer_to() -> None:
+    heard: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    listening = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    settings = McpServerSettings(url=f"http://127.0.0.1:{port}/mcp", headers={"X-Token": "Bearer ${SHOP_TOKEN}"})
+    async with listening:
+        with pytest.raises(ToolError, match="MCP server 'far' cannot be used") as refused:
+            await McpServer("far", settings, environ={"SHOP_TOKEN": "green-apple-ladder"}).start()
+    assert b"bearer green-apple-ladder" in heard[0].lower()
+    assert "green-apple" not in str(refused.value)
+
+
 async def test_what_a_server_betrays_is_not_kept(
     tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
