@@ -394,6 +394,13 @@ class ToolSettings(Settings):
     code_execution: CodeExecutionSettings | None = Field(default=None, description="Running code.")
     functions: FunctionSettings | None = Field(default=None, description="Calling the functions of `functions`.")
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """A table by its name, as of the dictionary that custom agents take this for."""
+        return self.model_dump(exclude_none=True).get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.model_dump(exclude_none=True)[name]
+
 
 class McpServerSettings(Settings):
     """A server of tools: a command to start, or an address to call."""
