@@ -113,7 +113,7 @@ def test_judgment_prompt_names_the_finished_round_and_skips_an_empty_ranking() -
 
 
 def test_evaluator_prompt_holds_task_and_submission() -> None:
-    values = {"user_prompt": "課題", "submission": "提出", "current_datetime": NOW}
+    values = {"user_prompt": "課題", "submission": "提出", "reference": "", "current_datetime": NOW}
     text = render(DEFAULT_EVALUATOR_USER_PROMPT, **values)
     assert "# ユーザから指定されたタスク\n課題\n" in text
     assert "# 評価対象の提出内容\n提出\n" in text
