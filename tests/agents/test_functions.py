@@ -185,10 +185,10 @@ async def test_cancelling_a_run_in_the_middle_of_a_function_ends_it_at_once(
 
 def test_a_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
     program = (
-        "import asyncio\nfrom mixseek.agents.member.tools import _Threads\nimport time\n"
+        "import asyncio\nfrom mixseek.agents.member.threads import Threads\nimport time\n"
         "async def main():\n"
         "    try:\n"
-        "        async with asyncio.timeout(0.2): await _Threads().run(time.sleep, 60)\n"
+        "        async with asyncio.timeout(0.2): await Threads().run(time.sleep, 60)\n"
         "    except TimeoutError: print('given up')\n"
         "asyncio.run(main())\n"
     )
@@ -199,9 +199,9 @@ def test_a_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
 async def test_functions_that_hang_again_and_again_do_not_fill_the_process_with_threads() -> None:
     let_go = threading.Event()
     before = threading.active_count()
-    from mixseek.agents.member.tools import _Threads
+    from mixseek.agents.member.threads import Threads
 
-    threads = _Threads()
+    threads = Threads()
     waiting = [asyncio.create_task(threads.run(let_go.wait, 20)) for _ in range(30)]
     await asyncio.sleep(0.1)
     assert threading.active_count() - before <= 16

@@ -79,12 +79,6 @@ def test_an_unknown_type_is_told_with_the_known_ones() -> None:
         MemberAgentFactory.create_agent(config(type="wizard"))
 
 
-@pytest.mark.parametrize("kind", ["web_search", "web_fetch"])
-def test_a_kind_that_is_still_to_come_is_told_as_such(kind: str) -> None:
-    with pytest.raises(PluginError, match=f"members of type '{kind}' are not there yet"):
-        MemberAgentFactory.create_agent(config(type=kind))
-
-
 def test_what_pydantic_ai_gives_is_kept_as_records() -> None:
     messages = [ModelRequest(parts=[UserPromptPart("問い")]), ModelResponse(parts=[TextPart("答え")])]
     result = MemberAgentResult.success(

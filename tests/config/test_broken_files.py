@@ -692,6 +692,18 @@ CASES = [
         ["configs/agents/m.toml: agent.system_instruction: {txt = 'x'} is not allowed: must be text"],
     ),
     Case(
+        "hosts_and_addresses_of_the_web_in_other_forms",
+        "configs/agents/m.toml",
+        AGENT
+        + '[agent.tool_settings.web_fetch]\nallowed_domains = ["https://a.b/"]\nallowed_private_hosts = ["a:b"]\n'
+        + '[agent.tool_settings.web_search]\nbackend = "provider"\nendpoint = "http://s.example"\n',
+        [
+            'configs/agents/m.toml: agent.tool_settings.web_search.endpoint: is not asked with backend = "provider": keep one of them',
+            "configs/agents/m.toml: agent.tool_settings.web_fetch.allowed_domains[0]: 'https://a.b/' is no domain: write it as in \"example.com\", without scheme, port and path",
+            'configs/agents/m.toml: agent.tool_settings.web_fetch.allowed_private_hosts[0]: \'a:b\' is no host: write "host" or "host:port"',
+        ],
+    ),
+    Case(
         "allowed_and_blocked_domains",
         "configs/agents/m.toml",
         AGENT + '[agent.tool_settings.web_fetch]\nallowed_domains = ["a.b"]\nblocked_domains = ["c.d"]\n',

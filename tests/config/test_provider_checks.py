@@ -9,7 +9,6 @@ import pytest
 from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import OrchestratorSettings
 from mixseek.errors import ConfigurationError
-from mixseek.testing import write_workspace
 
 TEAM = '[team]\nteam_id = "t"\nteam_name = "T"\n'
 OPENAI = "no key for the models of 'openai': set the environment variable OPENAI_API_KEY"
@@ -219,17 +218,3 @@ def test_a_default_without_a_file_is_told_by_the_kind_of_file_it_would_stand_in(
     file = _competition(workspace)
     (workspace / "configs/evaluator.toml").unlink()
     assert f"evaluator defaults: default_model: {GOOGLE}" in _notes(workspace, file)
-
-
-def test_a_kind_of_member_that_is_still_to_come_is_noted_and_keeps_a_run_from_starting(tmp_path: Path) -> None:
-    write_workspace(tmp_path, teams=1)
-    team = tmp_path / "configs" / "agents" / "team-a.toml"
-    member = '[[team.members]]\nname = "m"\ntype = "web_search"\nmodel = "scripted:m"\n'
-    team.write_text(team.read_text() + member)
-    manager = ConfigurationManager(tmp_path, environ={})
-    told = "members of type 'web_search' are not there yet: use plain or custom"
-    report = manager.validate("configs/orchestrator.toml", complete=False)
-    assert report.problems == ()
-    assert told in [note.message for note in report.notes]
-    with pytest.raises(ConfigurationError, match=told):
-        manager.load_run_settings("configs/orchestrator.toml", for_a_run=True)

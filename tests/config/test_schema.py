@@ -117,7 +117,10 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
         },
     ),
     (ToolSettings, {"web_search": None, "web_fetch": None, "code_execution": None, "functions": None}),
-    (WebSearchSettings, {"max_results": 10, "timeout": 30, "include_raw_content": None}),
+    (
+        WebSearchSettings,
+        {"max_results": 10, "timeout": 30, "include_raw_content": None, "backend": "auto", "endpoint": None},
+    ),
     (
         WebFetchSettings,
         {
@@ -126,6 +129,8 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
             "blocked_domains": None,
             "enable_citations": False,
             "max_content_tokens": None,
+            "backend": "auto",
+            "allowed_private_hosts": [],
         },
     ),
     (CodeExecutionSettings, {"backend": "auto", "timeout_seconds": 30, "memory_mb": 256, "output_chars": 20_000}),
@@ -246,7 +251,26 @@ LIMITS: list[tuple[type[BaseModel], str, list[Any], list[Any]]] = [
     (MemberAgentConfig, "tool_settings", [{"mine": {"a": 1}}], [{"mine": 1}, {"web_search": {"x": 1}}]),
     (WebSearchSettings, "max_results", [1, 50], [0, 51]),
     (WebSearchSettings, "timeout", [1], [0]),
+    (WebSearchSettings, "backend", ["auto", "provider", "local"], ["monty", None]),
+    (
+        WebSearchSettings,
+        "endpoint",
+        ["http://127.0.0.1:8888", "https://s.example/search"],
+        ["s.example", "http://u:p@s"],
+    ),
     (WebFetchSettings, "max_uses", [1], [0]),
+    (
+        WebFetchSettings,
+        "allowed_domains",
+        [[], ["example.com"], ["*.Example.COM."], ["日本語.example"], ["localhost"]],
+        [[""], ["https://example.com"], ["example.com/path"], ["example.com:443"], ["a b"], ["a" * 64 + "é.example"]],
+    ),
+    (
+        WebFetchSettings,
+        "allowed_private_hosts",
+        [["intranet"], ["10.0.0.7:8080"], ["[::1]:80"], ["::1"]],
+        [["http://intranet"], ["intranet:0"], ["intranet:65536"], ["intranet:"], ["*"], [""]],
+    ),
     (WebFetchSettings, "max_content_tokens", [1], [0]),
     (FunctionSettings, "timeout_seconds", [1, 600], [0, "5"]),
     (CodeExecutionSettings, "backend", ["auto", "provider", "monty", "bubblewrap"], ["docker"]),

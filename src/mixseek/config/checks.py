@@ -46,7 +46,6 @@ __all__ = [
     "check",
     "check_clock",
     "check_prompt_templates",
-    "kinds_to_come",
     "later_fields",
     "metrics_that_need_a_reference",
     "missing_sandboxes",
@@ -67,9 +66,6 @@ _LATER: Mapping[type[BaseModel], frozenset[str]] = {
     OrchestratorSettings: frozenset({"budget"}),
     TeamSettings: frozenset({"budget"}),
 }
-
-
-_LATER_KINDS = (AgentType.WEB_SEARCH, AgentType.WEB_FETCH)
 
 
 @dataclass(frozen=True)
@@ -140,17 +136,6 @@ def _template_file_problems(file: Path, shown: str) -> Iterator[Problem]:
         return
     for fault in check_template(source, file.stem):
         yield Problem(_template_fault(fault), shown)
-
-
-def kinds_to_come(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[Fault]:
-    """Members of a kind that files may name but no run can have yet."""
-    if model is MemberAgentConfig:
-        kind = _text(values, "type", "agent_type")
-        if kind in _LATER_KINDS and kind not in plugins.members:
-            yield ("type",), f"members of type {kind!r} are not there yet: use plain or custom"
-    elif model is TeamSettings:
-        for number, member in _tables(values, "members"):
-            yield from _below(("members", number), kinds_to_come(MemberAgentConfig, member))
 
 
 def missing_sandboxes(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[Fault]:

@@ -21,7 +21,6 @@ from mixseek.config.checks import (
     check,
     check_clock,
     check_prompt_templates,
-    kinds_to_come,
     later_fields,
     metrics_that_need_a_reference,
     missing_sandboxes,
@@ -396,7 +395,6 @@ class ConfigurationManager:
         without_key = models_without_key(model, values, known, self.workspace)
         heard = findings.problems if findings.for_a_run else findings.notes
         heard += (problem_at(place(path), text) for path, text in without_key)
-        heard += (problem_at(place(path), text) for path, text in kinds_to_come(model, values))
         heard += (problem_at(place(path), text) for path, text in missing_sandboxes(model, values))
         not_ready = servers_not_ready(model, values, known.environ, self.workspace)
         heard += (problem_at(place(path), text) for path, text in not_ready)

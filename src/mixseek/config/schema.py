@@ -29,6 +29,7 @@ from pydantic_core.core_schema import ErrorType
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from mixseek.config.environment import Variables, environment_layer
+from mixseek.config.hosts import domain, host_and_port
 from mixseek.config.layers import KeyPath, Provenance
 from mixseek.config.masking import mask
 from mixseek.config.references import references
@@ -122,6 +123,11 @@ def _web_address_without_credentials(address: str) -> str:
     return _web_address(address)
 
 
+def _private_host(text: str) -> str:
+    host_and_port(text)
+    return text
+
+
 def _tool_name(name: str) -> str:
     if not re.fullmatch(_TOOL_NAME, name):
         raise ValueError(f"{name!r} is no tool name: letters, digits, _ and -, at most 64, a letter or _ first")
@@ -133,6 +139,9 @@ ModelName = Annotated[str, AfterValidator(_model_name), Words('a model, as "prov
 FunctionName = Annotated[str, AfterValidator(_function_name), Words('a function, as "module:function"')]
 VariableName = Annotated[str, AfterValidator(_variable_name), Words("the name of a variable")]
 WebAddress = Annotated[str, AfterValidator(_web_address), Words("a web address")]
+WebAddressWithoutCredentials = Annotated[str, AfterValidator(_web_address_without_credentials), Words("a web address")]
+Domain = Annotated[str, AfterValidator(domain), Words("a domain")]
+PrivateHost = Annotated[str, AfterValidator(_private_host), Words('"host" or "host:port"')]
 ToolName = Annotated[str, AfterValidator(_tool_name), Words("letters, digits, _ and -, at most 64")]
 FilePath = Annotated[str, AfterValidator(_not_blank), Words("a path")]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -341,17 +350,38 @@ class WebSearchSettings(Settings):
 
     max_results: int = Field(default=10, ge=1, le=50, description="Results taken of one search.")
     timeout: int = Field(default=30, ge=1, description="Longest wait for one search, in seconds.")
-    include_raw_content: bool | None = Field(default=None, description="Accepted in existing files; has no effect.")
+    include_raw_content: bool | None = Field(
+        default=None, description="Whether results come with the text of their pages."
+    )
+    backend: Literal["auto", "provider", "local"] = Field(
+        default="auto", description="Who searches: the model's provider, this machine, or the first that can."
+    )
+    endpoint: WebAddressWithoutCredentials | None = Field(
+        default=None, description="A SearXNG server that searches, instead of public search engines."
+    )
+
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        if data.get("endpoint") is not None and data.get("backend") == "provider":
+            yield ("endpoint",), 'is not asked with backend = "provider": keep one of them'
 
 
 class WebFetchSettings(Settings):
     """How a member reads web pages."""
 
-    max_uses: int | None = Field(default=None, ge=1, description="Pages read in one task.")
-    allowed_domains: list[str] | None = Field(default=None, description="Only these domains.")
-    blocked_domains: list[str] | None = Field(default=None, description="Never these domains.")
+    max_uses: int | None = Field(default=None, ge=1, description="Pages asked for in one task.")
+    allowed_domains: list[Domain] | None = Field(
+        default=None, description="Only these domains and their subdomains; none named: any."
+    )
+    blocked_domains: list[Domain] | None = Field(default=None, description="Never these domains and their subdomains.")
     enable_citations: bool = Field(default=False, description="Whether the answer cites what it read.")
     max_content_tokens: int | None = Field(default=None, ge=1, description="Tokens taken of one page.")
+    backend: Literal["auto", "provider", "local"] = Field(
+        default="auto", description="Who reads: the model's provider, this machine, or the first that can."
+    )
+    allowed_private_hosts: list[PrivateHost] = Field(
+        default=[], description='Hosts of a private network that may be read, as "host" or "host:port".'
+    )
 
     @classmethod
     def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
@@ -826,9 +856,7 @@ class JudgmentSettings(ModelParams):
 class ProviderSettings(Settings):
     """A server that speaks the OpenAI protocol; its name becomes a model prefix."""
 
-    base_url: Annotated[str, AfterValidator(_web_address_without_credentials), Words("a web address")] = Field(
-        description="Address of the server."
-    )
+    base_url: WebAddressWithoutCredentials = Field(description="Address of the server.")
     api_key_env: VariableName | None = Field(
         default=None, description="Environment variable that holds the key; absent: no key is sent."
     )

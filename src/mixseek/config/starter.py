@@ -53,7 +53,7 @@ max_retries = 3
 
 [[team.members]]
 name = "analyst"
-type = "plain"                    # plain or custom; web_search, web_fetch and code_execution are to come
+type = "plain"                    # plain, web_search, web_fetch, code_execution or custom
 tool_description = "Thinks a question through and answers with its reasons."
 model = "google-gla:gemini-2.5-flash-lite"
 system_instruction = "You are a careful analyst. Answer the task you are given, with reasons."
@@ -69,7 +69,7 @@ _MEMBER = """\
 
 [agent]
 name = "researcher"
-type = "plain"                    # plain or custom; web_search, web_fetch and code_execution are to come
+type = "plain"                    # plain, web_search, web_fetch, code_execution or custom
 description = "Looks at one part of the task in depth."
 model = "google-gla:gemini-2.5-flash-lite"
 system_instruction = "You are a researcher. Answer the part of the task you are given, and say how sure you are."

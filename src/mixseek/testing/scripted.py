@@ -27,6 +27,7 @@ from pydantic_ai import (
 )
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.usage import RequestUsage
 
 from mixseek.llm import Connection
@@ -67,7 +68,8 @@ def make_model(name: str, connection: Connection) -> Model:
         call = _read(name, messages, info, calls[name])
         return _respond(call, await script.answer(call))
 
-    return FunctionModel(answer, model_name=name)
+    # A script has no tools of a provider's own: members that bring tools bring their local ones.
+    return FunctionModel(answer, model_name=name, profile=ModelProfile(supported_native_tools=frozenset()))
 
 
 # --- from pydantic-ai's request to a call ---------------------------------------------------------------------------

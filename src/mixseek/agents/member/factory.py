@@ -3,7 +3,6 @@
 from mixseek import plugins
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.config.schema import MemberAgentConfig
-from mixseek.errors import PluginError
 from mixseek.records import AgentType
 from mixseek.workspace import Workspace
 
@@ -11,6 +10,8 @@ __all__ = ["MemberAgentFactory"]
 
 plugins.members.register(AgentType.PLAIN, "mixseek.agents.member.plain:PlainMemberAgent")
 plugins.members.register(AgentType.CODE_EXECUTION, "mixseek.agents.member.code_execution:CodeExecutionMemberAgent")
+plugins.members.register(AgentType.WEB_SEARCH, "mixseek.agents.member.web_search:WebSearchMemberAgent")
+plugins.members.register(AgentType.WEB_FETCH, "mixseek.agents.member.web_fetch:WebFetchMemberAgent")
 
 
 class MemberAgentFactory:
@@ -37,10 +38,6 @@ class MemberAgentFactory:
 def _class_of(config: MemberAgentConfig, workspace: Workspace | None) -> type[BaseMemberAgent]:
     plugin = config.plugin
     if plugin is None:
-        if config.type in list(AgentType) and config.type not in plugins.members:
-            raise PluginError(
-                f"members of type {config.type!r} are not there yet: known are {', '.join(plugins.members)}"
-            )
         return plugins.members.get(config.type)
     path = None
     if plugin.path is not None:

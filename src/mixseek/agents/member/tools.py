@@ -8,10 +8,7 @@ size, fenced as data, and in words where the tool failed. A tool never takes its
 import asyncio
 import inspect
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
-from contextvars import copy_context
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -41,6 +38,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from mixseek import plugins
 from mixseek.agents.member.mcp import McpServer
+from mixseek.agents.member.threads import Threads
 from mixseek.config.schema import FunctionSettings
 from mixseek.errors import ConfigurationError, MixSeekError, ToolError
 from mixseek.llm import FinishedToolUse, ToolUse, current_meter, current_scope
@@ -52,9 +50,6 @@ MAX_RESULT_CHARS = 50_000
 """The most a model is given of one result, unless its kind of member has tools with a limit of their own."""
 
 logger = logging.getLogger(__name__)
-
-# Threads cannot be ended from outside; a function that hangs again and again must not fill the process with them.
-_MOST_THREADS = 16
 
 _Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
@@ -207,12 +202,12 @@ def function_tools(
 ) -> FunctionToolset[Any]:
     """Plain Python functions as tools; their docstrings and type hints tell the model how to use them."""
     seconds = (settings or FunctionSettings()).timeout_seconds
-    threads = _Threads()
+    threads = Threads()
     functions = [plugins.load_function(name, root=root) for name in names]
     return FunctionToolset([Tool(_guarded(function, seconds, threads)) for function in functions])
 
 
-def _guarded(function: Callable[..., Any], seconds: float, threads: "_Threads") -> Callable[..., Awaitable[Any]]:
+def _guarded(function: Callable[..., Any], seconds: float, threads: Threads) -> Callable[..., Awaitable[Any]]:
     """The function in bounds of time; one that is not asynchronous runs beside the event loop."""
     is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
 
@@ -230,44 +225,3 @@ def _guarded(function: Callable[..., Any], seconds: float, threads: "_Threads") 
             raise ToolError("it tried to end the program") from error
 
     return guarded
-
-
-class _Threads:
-    """Runs functions in threads of their own.
-
-    Not in those of the event loop, which are waited for at the end of the program: one function that hangs would keep
-    it from ending.
-    """
-
-    def __init__(self) -> None:
-        self._running = 0
-
-    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if self._running >= _MOST_THREADS:
-            raise ToolError(f"{_MOST_THREADS} calls of functions are still running: none can be added")
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        context = copy_context()
-
-        def work() -> None:
-            result, error = None, None
-            try:
-                result = context.run(function, *args, **kwargs)
-            except BaseException as raised:  # noqa: BLE001  # it is raised again where the function was called
-                error = raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._settle, outcome, result, error)
-
-        self._running += 1
-        threading.Thread(target=work, name=f"tool {function.__name__}", daemon=True).start()
-        result, error = await outcome
-        if error is not None:
-            raise error
-        return result
-
-    def _settle(
-        self, outcome: "asyncio.Future[tuple[Any, BaseException | None]]", result: Any, error: BaseException | None
-    ) -> None:
-        self._running -= 1
-        if not outcome.done():
-            outcome.set_result((result, error))
