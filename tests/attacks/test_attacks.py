@@ -10,10 +10,12 @@ import pytest
 
 from mixseek.agents.leader.agent import Leader
 from mixseek.agents.member.base import BaseMemberAgent
+from mixseek.agents.member.plain import PlainMemberAgent
 from mixseek.attacks import Attack, categories, load_attacks
 from mixseek.config.schema import (
     EvaluatorSettings,
     JudgmentSettings,
+    MemberAgentConfig,
     MetricSettings,
     PromptBuilderSettings,
     ProvidersSettings,
@@ -28,7 +30,7 @@ from mixseek.prompt_builder import RoundPromptContext, UserPromptBuilder
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import MemberAgentResult, RoundState, utc_now
-from mixseek.testing import Message, ModelCall, ModelServer, ObeyingModel
+from mixseek.testing import ModelServer, ObeyingModel
 from soak.arena import Arena, Team
 
 ATTACKS = load_attacks()
@@ -201,11 +203,30 @@ async def test_no_leader_obeys_what_a_member_gave_or_failed_with(server: ModelSe
     assert server.bill.total.answered == 2 * len(ATTACKS)
 
 
-def test_no_fenced_tool_result_is_obeyed() -> None:
+TOOLS = """
+text = ""
+
+def page() -> str:
+    return text
+
+def broken() -> str:
+    raise ValueError(text)
+"""
+
+
+async def test_no_member_obeys_what_a_tool_gave_or_failed_with(
+    tmp_path: Path, server: ModelServer, hub: ModelHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostile_tools.py").write_text(TOOLS)
+    monkeypatch.syspath_prepend(tmp_path)
+    functions = ["hostile_tools:page", "hostile_tools:broken"]
+    config = {"name": "m", "type": "plain", "model": "loop:member", "functions": functions}
+    member = PlainMemberAgent(MemberAgentConfig.model_validate(config))
     for attack in ATTACKS:
-        result = fenced(attack.payload, new_nonce())
-        call = ModelCall("m", (Message("user", QUESTION), Message("tool", result, tool_call_id="1")))
-        assert str(HONEST(call)).startswith(HONEST.answer), attack.id
+        monkeypatch.setattr("hostile_tools.text", attack.payload)
+        result = await member.execute(QUESTION)
+        assert result.content.startswith(HONEST.answer), attack.id
+    assert server.bill.total.answered == 2 * len(ATTACKS)
 
 
 def test_a_name_is_one_line_in_which_nothing_begins_a_turn_or_ends_a_block() -> None:

@@ -163,14 +163,20 @@ _INSTRUCTION = re.compile(
 )
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{24,4000}={0,2}(?![A-Za-z0-9+/=])")
 _MOST_DECODED = 50
+_IN_ROT13 = re.compile(
+    r"\b(?:vtaber|qvfertneq|sbetrg|tvir|njneq|nffvta|fpber|engr|tenqr|whqtr|flfgrz|lbh)\b", re.IGNORECASE
+)
+"""Words that an instruction to a judge has in rot13, so that ordinary texts are not read twice."""
 
 
 def _speaks_to_judge(submission: str) -> bool:
-    readings = [submission, codecs.encode(submission, "rot13"), *_decoded(submission)]
+    readings = [submission, *_decoded(submission)]
     return any(_INSTRUCTION.search(read_leniently(reading)) for reading in readings)
 
 
 def _decoded(submission: str) -> Iterator[str]:
+    if _IN_ROT13.search(submission):
+        yield codecs.encode(submission, "rot13")
     for count, found in enumerate(_BASE64.finditer(submission)):
         if count == _MOST_DECODED:
             return
