@@ -22,7 +22,7 @@ from mixseek.config.layers import KeyPath
 from mixseek.config.shape import SET_BY_THE_LOADER, allowed, alternatives, key_of, model_of
 from mixseek.templating.variables import VARIABLES_BY_TEMPLATE
 
-__all__ = ["FieldReference", "field_references", "markdown", "template_references"]
+__all__ = ["FieldReference", "field_references", "markdown", "options_table", "template_references"]
 
 _REQUIRED = "required"
 _WHEN_ABSENT = re.compile(r"absent: (.+?)\.?$")
@@ -77,6 +77,15 @@ def markdown() -> str:
     return "\n".join([*(_section(kind) for kind in KINDS.values()), _providers()])
 
 
+def options_table(model: type[BaseModel]) -> str:
+    """The options of a class of metrics, as a page on metrics has them; a table inside them is one line."""
+    rows = ["| option | allowed | default | |", "| --- | --- | --- | --- |"]
+    for name, field in model.model_fields.items():
+        cells = (f"`{key_of(name, field)}`", allowed(field), f"`{_default(None, field)}`", _words(field))
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
 def _fields(model: type[BaseModel], above: KeyPath = ()) -> Iterator[tuple[KeyPath, FieldInfo]]:
     for name, field in model.model_fields.items():
         if SET_BY_THE_LOADER in field.metadata:
@@ -103,7 +112,7 @@ def _key(kind: Kind, path: KeyPath) -> str:
     return ".".join(str(part) for part in kind.key(path)).replace(".[]", "[]")
 
 
-def _default(kind: Kind, field: FieldInfo) -> str:
+def _default(kind: Kind | None, field: FieldInfo) -> str:
     if field.is_required():
         return _REQUIRED
     if field.default is PydanticUndefined:

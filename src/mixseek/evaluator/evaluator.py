@@ -168,6 +168,7 @@ class Evaluator:
         # A metric that offers a model of its options is made with one of these, which no signature can say.
         make = cast("Callable[..., BaseMetric]", found)
         metric = make(**entry.options) if options is None else make(options)
+        options = metric.options if isinstance(metric, CodeMetric) else options
         if isinstance(metric, LLMJudgeMetric):
             metric.judge = self._judge(entry)
         weight = 1 / len(self.settings.metrics) if entry.weight is None else entry.weight
