@@ -20,8 +20,9 @@ EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 def workspace(tmp_path: Path) -> Path:
     [schema] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     [metric] = re.findall(r"```python\n# metrics/questions.py\n(.*?)```", PAGE, re.DOTALL)
-    for name, text in {"schemas/city.json": schema, "metrics/questions.py": metric}.items():
-        (tmp_path / name).parent.mkdir()
+    [check] = re.findall(r"```python\n# check.py\n(.*?)```", PAGE, re.DOTALL)
+    for name, text in {"schemas/city.json": schema, "metrics/questions.py": metric, "check.py": check}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "configs").mkdir()
     return tmp_path

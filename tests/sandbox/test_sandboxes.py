@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -228,3 +230,55 @@ async def test_without_bubblewrap_one_is_told_what_to_install(monkeypatch: pytes
             await BubblewrapSandbox().run(["true"])
     finally:
         bubblewrap_is_missing.cache_clear()
+
+
+# --- the end of the whole process -----------------------------------------------------------------------------------
+
+KILLED = """
+import asyncio, sys
+from mixseek.sandbox import BubblewrapSandbox, Limits, MontySandbox
+
+kind = {"monty": MontySandbox, "bubblewrap": BubblewrapSandbox}[sys.argv[1]]
+print("ready", flush=True)
+asyncio.run(kind(Limits(timeout_seconds=int(sys.argv[2]))).run_python("while True: pass"))
+"""
+
+
+def _descendants(pid: int) -> set[int]:
+    found, unseen = set[int](), [pid]
+    while unseen:
+        for task in Path(f"/proc/{unseen.pop()}/task").glob("*/children"):
+            children = {int(child) for child in task.read_text().split()}
+            unseen += children
+            found |= children
+    return found
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"),
+    [
+        ("monty", 4),  # its worker notices after its own limit at the latest
+        pytest.param("bubblewrap", 600, marks=needs_bubblewrap),
+    ],
+)
+def test_when_the_process_is_killed_its_code_ends_too(kind: str, seconds: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", KILLED, kind, str(seconds)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        deadline = time.monotonic() + 60
+        while not (started := _descendants(process.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1)
+        started |= _descendants(process.pid)
+        assert started
+        process.kill()
+    while any(map(_is_running, started)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(_is_running, started))

@@ -110,6 +110,9 @@ class _Worker:
             most = limits.memory_bytes + _WORKER_BYTES
             resource.prlimit(self._pid, resource.RLIMIT_AS, (most, most))
             resource.prlimit(self._pid, resource.RLIMIT_CORE, (0, 0))
+            # Should this process be killed, nobody is left to do it.
+            most = int(limits.timeout_seconds + _GRACE_SECONDS) + 1
+            resource.prlimit(self._pid, resource.RLIMIT_CPU, (most, most))
 
     def kill(self) -> None:
         """End it now."""

@@ -132,24 +132,22 @@ def test_the_first_code_block_is_found(text: str, block: str | None) -> None:
     assert first_code_block(text) == block
 
 
-EVALUATOR = """
-[[metrics]]
-name = "runs"
-type = "ExitCode"
-options = { command = ["python3", "check.py"], submission_file = "answer.py", code_block = true, files = ["check.py"] }
-"""
+PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8").partition("## ExitCode")[2]
+EVALUATOR = PAGE.partition("```toml\n")[2].partition("```")[0]
+PAGES_CHECK = PAGE.partition("```python\n# check.py\n")[2].partition("```")[0]
 
 
 @needs_bubblewrap
-async def test_a_whole_round_is_scored_by_a_command(tmp_path: Path) -> None:
-    (tmp_path / "check.py").write_text(CHECK)
-    config = write_workspace(tmp_path, teams=2, max_rounds=1, evaluator=EVALUATOR)
+async def test_the_example_of_the_manual_scores_a_whole_round(tmp_path: Path) -> None:
+    (tmp_path / "check.py").write_text(PAGES_CHECK)
+    config = write_workspace(tmp_path, teams=3, max_rounds=1, evaluator=EVALUATOR)
     with scripted() as script:
         script.on(Match("leader-a"), ["no code at all"])
-        script.on(Match("leader-b"), [ANSWER])
+        script.on(Match("leader-b"), ["```python\nprint(2 * int(input()))\n```"])
+        script.on(Match("leader-c"), ["```python\nimport os\nos._exit(0)\n```"])
         settings = load_orchestrator_settings(config, tmp_path)
-        summary = await Orchestrator(settings, save_db=False).execute("Write double().")
-    assert {result.team_id: result.score for result in summary.team_results} == {"a": 0, "b": 100}
+        summary = await Orchestrator(settings, save_db=False).execute("Read a number, print its double.")
+    assert {result.team_id: result.score for result in summary.team_results} == {"a": 0, "b": 100, "c": 0}
 
 
 def test_a_machine_without_bubblewrap_is_told_before_anything_runs(
