@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,23 @@ async def test_a_run_has_so_many_processes_and_no_more() -> None:
     ran = await asyncio.gather(*(BubblewrapSandbox().run_python(code) for _ in range(2)))
     # Each run is counted for itself; the interpreter is one of the 32, and root's shell may be another.
     assert all(30 <= int(each.output) <= 31 for each in ran)
+
+
+@pytest.fixture
+def many_open_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    yield
+    for fd in opened:
+        os.close(fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@both
+@pytest.mark.usefixtures("many_open_files")
+async def test_code_runs_in_a_process_with_many_connections(kind: Kind) -> None:
+    assert (await kind().run_python("print('hello')")).output == "hello\n"
 
 
 @needs_bubblewrap

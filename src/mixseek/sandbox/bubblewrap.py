@@ -108,7 +108,11 @@ def _run(command: Sequence[str], files: Mapping[str, bytes], limits: Limits, swi
         finally:
             os.close(telling)
         with outer:
-            result, has_begun = watch(outer, told, limits, switch)
+            try:
+                result, has_begun = watch(outer, told, limits, switch)
+            except OSError as error:  # an old kernel, or one that allows no handles of processes
+                outer.kill()
+                raise SandboxError(f"bubblewrap could not be watched: {error}") from error
     if not has_begun and not switch.is_pulled:
         raise SandboxError(f"bubblewrap could not set up its sandbox: {result.output.strip() or 'it was killed'}")
     return result

@@ -110,10 +110,14 @@ def _follow(watched: _Watched, limits: Limits) -> Limit | None:
     """Read until the process ends or a limit is reached, which is returned."""
     now = time.monotonic()
     deadline, next_look = now + limits.timeout_seconds, now
-    pipes = {watched.printed_fd, watched.told_fd}
+    waiting = select.poll()  # a process with many connections has higher numbers than select() takes
+    for fd in (watched.printed_fd, watched.told_fd, watched.outer_fd):
+        waiting.register(fd, select.POLLIN)
     while (now := time.monotonic()) < deadline:
-        ready, _, _ = select.select({*pipes, watched.outer_fd}, [], [], min(deadline - now, _LOOK_EVERY_SECONDS))
-        pipes -= {fd for fd in pipes & set(ready) if not watched.read(fd)}
+        ready = {fd for fd, _ in waiting.poll(1000 * min(deadline - now, _LOOK_EVERY_SECONDS))}
+        for fd in ready - {watched.outer_fd}:
+            if not watched.read(fd):
+                waiting.unregister(fd)
         if watched.output.is_flood:
             return "output"
         if watched.outer_fd in ready:
