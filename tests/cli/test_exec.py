@@ -324,6 +324,18 @@ def test_a_dry_run_tells_what_would_run_and_calls_nothing(server: ModelServerPro
     assert sorted(path.name for path in workspace.iterdir()) == ["configs"]
 
 
+def test_a_dry_run_counts_no_calls_of_metrics_in_code(workspace: Path) -> None:
+    write_workspace(workspace, teams=1, members=0, max_rounds=1, base_url="http://127.0.0.1:9/v1")
+    metrics = (
+        '[[metrics]]\nname = "Short"\ntype = "Length"\noptions = {maximum = 9}\n[[metrics]]\nname = "Readability"\n'
+    )
+    (workspace / "configs" / "evaluator.toml").write_text(metrics)
+    told = _run(workspace, TASK, "--dry-run")
+    assert "Metrics\n  Short (Length)\n  Readability\nJudgment" in told.stdout
+    # A leader and a judgment.
+    assert "At most 2 model calls" in told.stdout
+
+
 def test_help_tells_the_options_and_loads_no_model_code() -> None:
     code = (
         "import sys\nfrom mixseek.cli import main\ntry:\n    main(['exec', '--help'])\nexcept SystemExit:\n    pass\n"

@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mixseek.config.checks import type_of_metric
 from mixseek.config.manager import RunSettings
 from mixseek.config.schema import EvaluatorSettings, TeamSettings
+from mixseek.metrics import CODE_METRICS
 
 __all__ = ["Plan", "plan_of"]
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """Somebody who asks a model; None where it is not known, as of metrics of a class of one's own."""
+    """Somebody who may ask a model; None where none is asked or it is not known, as of metrics of a class of yours."""
 
     name: str
     kind: str
@@ -100,16 +102,22 @@ def _team(team: TeamSettings) -> _TeamPlan:
 
 def _metrics(evaluator: EvaluatorSettings) -> tuple[_Asked, ...]:
     default = evaluator.llm_default.model or evaluator.default_model
-    return tuple(
-        _Asked(one.name, one.type, one.model or (None if one.type in evaluator.custom_metrics else default))
-        for one in evaluator.metrics
-    )
+    unknown = {*evaluator.custom_metrics, *CODE_METRICS}
+    kinds = [(one, type_of_metric(one, evaluator)) for one in evaluator.metrics]
+    return tuple(_Asked(one.name, kind, one.model or (None if kind in unknown else default)) for one, kind in kinds)
+
+
+def _in_code(evaluator: EvaluatorSettings) -> int:
+    """How many metrics ask nobody; one of a class of yours may."""
+    kinds = [type_of_metric(metric, evaluator) for metric in evaluator.metrics]
+    return sum(kind in CODE_METRICS and kind not in evaluator.custom_metrics for kind in kinds)
 
 
 def _calls(settings: RunSettings, team: TeamSettings) -> int:
     # A leader with members asks for them in one answer and writes its submission in the next.
     leader = 2 if team.members else 1
-    each_round = leader + len(team.members) + len(settings.evaluator.metrics)
+    judges = len(settings.evaluator.metrics) - _in_code(settings.evaluator)
+    each_round = leader + len(team.members) + judges
     return each_round * settings.orchestrator.max_rounds + _judgments(settings)
 
 
