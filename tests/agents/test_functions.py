@@ -19,6 +19,8 @@ from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import FunctionSettings, MemberAgentConfig
 from mixseek.errors import PluginError
 from mixseek.events import Event, ToolCalled, ToolFinished
+from mixseek.records import OrchestratorTask
+from mixseek.round_controller import RoundController
 from mixseek.testing import Match, ModelServer, ToolCall, scripted
 from mixseek.workspace import Workspace
 from tests.agents.tool_rounds import FUNCTIONS, arena_with, submission_of, uses, using
@@ -50,6 +52,17 @@ async def test_functions_are_tools_of_a_member_and_every_use_is_recorded(tmp_pat
     assert [use.result["content"] for use in kept if isinstance(use.result, dict)] == ["2 x tea: 240 yen", '{"tea":3}']
     assert {(use.scope.team_id, use.scope.agent_name, use.scope.round_number) for use in kept} == {("alpha", "m1", 1)}
     assert all(use.started_at <= use.ended_at for use in kept)
+
+
+async def test_the_result_of_a_team_counts_the_uses_of_tools(tmp_path: Path, server: ModelServer) -> None:
+    calls = [ToolCall("price", {"item": "tea"}), ToolCall("refuse", {"reason": "closed"})]
+    arena = arena_with(tmp_path, server, functions("price", "refuse"), *calls)
+    run = ConfigurationManager(tmp_path).load_run_settings("configs/orchestrator.toml")
+    team = tmp_path / "configs" / "agents" / "0.toml"
+    task = OrchestratorTask(user_prompt="task", team_configs=[team], timeout_seconds=60, max_rounds=1, min_rounds=1)
+    controller = RoundController(team, tmp_path, task, run.evaluator, run.judgment, run.prompt_builder)
+    result = await controller.run_round_with_timeout("task", 60)
+    assert (result.usage.tool_calls, result.team_id) == (2, arena.teams[0].word)
 
 
 async def test_the_model_is_told_how_to_use_a_function(tmp_path: Path, server: ModelServer) -> None:

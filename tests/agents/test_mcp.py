@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,9 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-@pytest.fixture
-def web_server() -> Iterator[str]:
+@contextmanager
+def serving(port: int) -> Iterator[str]:
     """The address of a server that runs elsewhere."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     running = subprocess.Popen([sys.executable, str(SERVER), "http", str(port)], stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 30
@@ -85,8 +83,20 @@ def web_server() -> Iterator[str]:
             time.sleep(0.05)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        running.terminate()
+        running.kill()
         running.wait(10)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    with serving(free_port()) as address:
+        yield address
 
 
 # --- in a whole round -------------------------------------------------------------------------------------------------
@@ -97,7 +107,10 @@ async def test_a_server_that_is_started_serves_a_member_in_a_round(
 ) -> None:
     calls = [ToolCall("shop_price", {"item": "tea"}), ToolCall("shop_refuse", {"reason": "closed"})]
     arena = arena_with(tmp_path, server, stdio(), *calls)
+    tasks_before = asyncio.all_tasks()
     played = await arena.play()
+    assert servers_running() == []
+    assert asyncio.all_tasks() <= tasks_before
     submission = submission_of(played)
     assert submission.status == "SUCCESS"
     assert "1 x tea: 120 yen" in submission.content
@@ -144,6 +157,7 @@ async def test_the_instructions_of_a_server_are_not_the_models(tmp_path: Path, s
 async def test_one_server_serves_all_rounds(tmp_path: Path, server: ModelServer) -> None:
     arena = arena_with(tmp_path, server, stdio(), ToolCall("shop_process"), rounds=2)
     kept = await uses(arena, await arena.play())
+    assert servers_running() == []
     pids = [use.result["content"] for use in kept if isinstance(use.result, dict)]
     assert len(pids) == 2
     assert len(set(pids)) == 1
@@ -174,9 +188,9 @@ async def test_a_server_that_hangs_is_waited_for_no_longer_than_it_may_take(
     tmp_path: Path, server: ModelServer
 ) -> None:
     calls = [ToolCall("shop_hang"), ToolCall("shop_price", {"item": "tea"})]
-    played = await arena_with(tmp_path, server, stdio(timeout_seconds=5), *calls).play()
+    played = await arena_with(tmp_path, server, stdio(timeout_seconds=15), *calls).play()
     content = submission_of(played).content
-    assert "no answer within 5 s" in content
+    assert "no answer within 15 s" in content
     assert "1 x tea: 120 yen" in content
 
 
@@ -284,11 +298,26 @@ async def test_a_server_on_another_machine_is_not_called_while_only_this_one_may
         await server.start()
 
 
+async def test_a_server_elsewhere_that_comes_back_is_used_again() -> None:
+    port = free_port()
+    tasks_before = asyncio.all_tasks()
+    with serving(port) as address:
+        server = McpServer("web", McpServerSettings(url=address), environ={})
+        await server.start()
+        assert await server.call_tool("web_price", {"item": "tea"}, None, None) == "1 x tea: 120 yen"  # type: ignore[arg-type]
+    with pytest.raises(ToolError, match="MCP server 'web' ended or cannot be reached"):
+        await server.call_tool("web_price", {"item": "tea"}, None, None)  # type: ignore[arg-type]
+    with pytest.raises(ToolError, match="MCP server 'web' cannot be used"):
+        await server.call_tool("web_price", {"item": "tea"}, None, None)  # type: ignore[arg-type]
+    with serving(port):
+        assert await server.call_tool("web_price", {"item": "tea"}, None, None) == "1 x tea: 120 yen"  # type: ignore[arg-type]
+        await server.stop()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() <= tasks_before
+
+
 async def test_a_server_nobody_answers_for_is_told() -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
-    server = McpServer("far", McpServerSettings(url=address), environ={})
+    server = McpServer("far", McpServerSettings(url=f"http://127.0.0.1:{free_port()}/mcp"), environ={})
     with pytest.raises(ToolError, match="MCP server 'far' cannot be used"):
         await server.start()
 

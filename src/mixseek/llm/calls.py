@@ -148,6 +148,7 @@ class Meter:
     _rounds: dict[_Round, dict[_Agent, ModelUsage]] = field(default_factory=dict)
     _usage: Usage = field(default_factory=Usage)
     _asked: Counter[str] = field(default_factory=Counter)
+    _tool_calls: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def occurrence(self, key: str) -> int:
         """How many calls with this key there were before; counts this one."""
@@ -190,9 +191,14 @@ class Meter:
             )
         )
 
+    def tool_calls(self, execution_id: str, team_id: str) -> int:
+        """How often members of a team used tools so far."""
+        return self._tool_calls[execution_id, team_id]
+
     def tool_starts(self, use: ToolUse) -> None:
         """Tell that a member begins to use a tool, and count it."""
         self._usage += Usage(tool_calls=1)
+        self._tool_calls[use.scope.execution_id, use.scope.team_id] += 1
         if self.on_tool is not None:
             self.on_tool(use)
 

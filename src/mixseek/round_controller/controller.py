@@ -194,7 +194,8 @@ class RoundController:
             submission_content=best.submission_content,
             evaluation_score=best.score,
             evaluation_feedback=state.evaluation_feedback,
-            usage=_total(self._run.meter.bill(team_id=best.team_id)),
+            usage=_total(self._run.meter.bill(team_id=best.team_id))
+            + Usage(tool_calls=self._run.meter.tool_calls(best.execution_id, best.team_id)),
             execution_time_seconds=time.monotonic() - started,
         )
 

@@ -13,7 +13,7 @@ from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
 
 from mixseek.agents.leader.structured import UnfitAnswerError, ask_again, schema_words, structured
 from mixseek.agents.member.base import BaseMemberAgent
-from mixseek.agents.member.results import as_submission
+from mixseek.agents.member.results import as_submission, being_cancelled
 from mixseek.config.schema import MemberAgentConfig, TeamSettings
 from mixseek.errors import MixSeekError, SubmissionError
 from mixseek.events import Event, MemberCalled, MemberFinished
@@ -223,7 +223,7 @@ async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]
         return _failure(config, str(error), type(error).__name__)
     except asyncio.CancelledError:
         # Only a member that cancels itself is its own failure; a run that is cancelled ends here.
-        if _being_cancelled():
+        if being_cancelled():
             raise
         return _failure(config, "it gave up its own work", "CancelledError")
     except Exception as error:  # the edge where one member must not take down the others
@@ -234,11 +234,6 @@ async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]
     if not isinstance(result, MemberAgentResult):
         return _failure(config, f"it gave no MemberAgentResult but {type(result).__name__}", "TypeError")
     return result
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _failure(config: MemberAgentConfig, words: str, code: str) -> MemberAgentResult:

@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,8 @@ logger = logging.getLogger(__name__)
 _MOST_STARTS = 4
 # A server that was asked to end has this long, then it is made to.
 _CLOSING_SECONDS = 10.0
-# The library keeps to the time limit itself; this is for when it cannot.
+# Whichever tells more clearly that time is up comes first, and the other is for when it cannot: of a use that is the
+# library's time limit, of a start it is ours.
 _GRACE_SECONDS = 2.0
 _STILL_THERE_SECONDS = 5.0
 _KEPT_OF_STDERR = 2000
@@ -184,13 +186,13 @@ class _Connection:
     async def open(self) -> list[str]:
         """Wait until the server is there; the names of its tools."""
         try:
-            async with asyncio.timeout(self._seconds + _GRACE_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 return await self._ready
         except BaseException as error:
             await self.close()
             if not isinstance(error, Exception):
                 raise
-            slow = isinstance(error, TimeoutError) or _code(error) == _REQUEST_TIMED_OUT
+            slow = isinstance(error, TimeoutError)
             words = f"it did not answer within {self._seconds} s" if slow else _words(error)
             raise ToolError(f"MCP server {self._name!r} cannot be used: {words}{self._said}") from error
 
@@ -203,6 +205,9 @@ class _Connection:
             logger.debug("MCP server %r ended", self._name, exc_info=True)
             if not self._ready.done():
                 self._ready.set_exception(error)
+        finally:
+            # Here too: whoever closes may be cancelled while it waits.
+            self._said.close()
 
     async def close(self) -> None:
         """Ask the server to end, and make it end if it does not."""
@@ -278,7 +283,9 @@ def _client(settings: McpServerSettings, said: "_Tail", directory: Path | None) 
     else:
         transport = StreamableHttpTransport(settings.url or "", headers=settings.headers)
     seconds = settings.timeout_seconds
-    return MCPToolset(transport, tool_error_behavior="error", init_timeout=seconds, read_timeout=seconds)
+    return MCPToolset(
+        transport, tool_error_behavior="error", init_timeout=seconds + _GRACE_SECONDS, read_timeout=seconds
+    )
 
 
 def _import_client() -> None:
@@ -315,6 +322,8 @@ class _Tail:
 
     def close(self) -> None:
         if not self.file.closed:
+            with suppress(BlockingIOError):
+                self._take()
             asyncio.get_running_loop().remove_reader(self._end)
             os.close(self._end)
             self.file.close()

@@ -1,5 +1,6 @@
 """From what a member gives back to what is kept: custom members may hand over pydantic-ai's own objects."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from pydantic_core import to_jsonable_python
 from mixseek.llm import messages_to_json, usage_record
 from mixseek.records import MemberAgentResult, MemberSubmission, ResultStatus, Usage
 
-__all__ = ["as_submission"]
+__all__ = ["as_submission", "being_cancelled"]
 
 _STATUS: dict[ResultStatus, Literal["SUCCESS", "ERROR", "WARNING"]] = {
     ResultStatus.SUCCESS: "SUCCESS",
@@ -33,6 +34,12 @@ def as_submission(result: MemberAgentResult, *, seconds: float) -> MemberSubmiss
         execution_time_ms=seconds * 1000 if result.execution_time_ms is None else result.execution_time_ms,
         all_messages=_messages(result.all_messages),
     )
+
+
+def being_cancelled() -> bool:
+    """Whether the task that runs is being cancelled, and does not only hear of what something cancelled by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _usage(given: Any) -> Usage:

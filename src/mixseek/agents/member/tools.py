@@ -25,19 +25,13 @@ from pydantic_ai import (
     ToolReturn,
 )
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-from pydantic_ai.exceptions import (
-    ApprovalRequired,
-    CallDeferred,
-    SkipToolExecution,
-    ToolFailed,
-    ToolFailedError,
-    ToolRetryError,
-)
+from pydantic_ai.exceptions import ToolFailed, ToolFailedError, ToolRetryError
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_core import to_json, to_jsonable_python
 
 from mixseek import plugins
 from mixseek.agents.member.mcp import McpServer
+from mixseek.agents.member.results import being_cancelled
 from mixseek.agents.member.threads import Threads
 from mixseek.config.schema import FunctionSettings
 from mixseek.errors import ConfigurationError, MixSeekError, ToolError
@@ -94,10 +88,8 @@ class ToolWatch(AbstractCapability[Any]):
         use = _begin(call)
         try:
             text = _cut(_as_text(await handler(args)), self._max_chars)
-        except (SkipToolExecution, CallDeferred, ApprovalRequired):
-            raise
         except asyncio.CancelledError:
-            if _being_cancelled():
+            if being_cancelled():
                 await _end(use, None, "cancelled", new_nonce())
                 raise
             return await self._failed(ctx, use, call, "it gave up its own work")
@@ -138,11 +130,6 @@ async def _end(use: ToolUse | None, content: str | None, error: str | None, nonc
     if use is not None and meter is not None:
         result: JsonValue = {"content": content, "nonce": nonce} if error is None else {"error": error, "nonce": nonce}
         await meter.tool_ends(FinishedToolUse(use, result, error))
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 _IN_WORDS = (MixSeekError, ModelRetry, ToolFailed, ToolFailedError, ToolRetryError)
