@@ -175,6 +175,19 @@ async def test_a_rate_limit_lets_a_burst_through_and_refuses_the_rest_with_the_t
         assert (await post(http, server, chat()))[0] == 200
 
 
+async def test_a_rate_limit_may_keep_quiet_about_the_wait_and_its_refusals_are_counted_apart(
+    http: aiohttp.ClientSession,
+) -> None:
+    async with ModelServer() as server:
+        server.set_rate_limit(0.01, burst=1, retry_after=False)
+        server.fault(400, count=1)
+        found = [await post(http, server, chat()) for _ in range(4)]
+        assert [status for status, _, _ in found] == [400, 429, 429, 429]
+        assert not {"Retry-After", "retry-after-ms"} & set(found[1][1])
+        total = server.bill.total
+        assert (total.requests, total.refused, total.rate_limited) == (4, 4, 3)
+
+
 def test_who_waits_as_told_is_served_and_five_a_second_are_five_a_second() -> None:
     limit = RateLimit(5)
     now, served = 100.0, 0
@@ -296,6 +309,13 @@ def test_pace_is_set_over_the_controls(remote: ModelServerProcess) -> None:
     assert time.monotonic() - began >= 0.15
     with pytest.raises(HTTPError) as failed:
         post_sync(remote.base_url, chat())
+    assert failed.value.headers["Retry-After"]
+    failed.value.close()
+    remote.set_rate_limit(0.01, burst=1, retry_after=False)
+    post_sync(remote.base_url, chat())
+    with pytest.raises(HTTPError) as failed:
+        post_sync(remote.base_url, chat())
+    assert not failed.value.headers["Retry-After"]
     failed.value.close()
     remote.set_rate_limit(None)
     remote.set_latency(0)

@@ -92,7 +92,8 @@ class Pace:
 
     def _growth(self, rate: float) -> float:
         if self._refused_at_rate is None:
-            return 0.1
+            # By half in a second at most: a server that was left in peace for a moment bears more than it will later.
+            return min(0.1, 0.5 / rate)
         beside_refused = rate / self._refused_at_rate
         if 0.9 <= beside_refused <= 1.1:
             return 0.002

@@ -235,8 +235,8 @@ class WatchedModel(WrapperModel):
             self._breaker.gave_up(course)
 
     async def _wait_for_turn(self, course: _Course) -> None:
-        await self._breaker.enter(course, self._backoff.sleep, has_alternative=self._has_alternative)
         came = self._backoff.clock()
+        await self._breaker.enter(course, self._backoff.sleep, has_alternative=self._has_alternative)
         try:
             await self._gate.enter(course.passage, self._backoff.sleep)
         except TooLongAPause as pause:
