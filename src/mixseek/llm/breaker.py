@@ -3,7 +3,7 @@
 A model counts as down when its server gave no proper reply for a while: connections that fail, time-outs, 5xx. Any
 other reply, even a refusal, shows that it is there. While it is down one call in a growing period is let through to see
 whether it is back. A call that has another model to turn to does so at once. One that has none waits for the next such
-attempt and shares its fate: no call fails without a real attempt made after it came.
+attempt and shares its fate: no call fails without a real attempt that ended after it came.
 """
 
 import asyncio
