@@ -401,6 +401,9 @@ async def test_a_run_that_is_cancelled_leaves_nothing_running(server: ModelServe
 INTERRUPTED = """
 import asyncio, os, signal, threading, mixseek
 
+# Whoever started this in the background may have told it to ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 async def main():
     def listen(event):
         if event.kind == "RoundStarted":

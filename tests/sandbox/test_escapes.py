@@ -17,6 +17,7 @@ from uuid import uuid4
 import pytest
 
 from mixseek.sandbox import BubblewrapSandbox, CodeResult, Limits, MontySandbox, Sandbox, bubblewrap_is_missing
+from tests.processes import children_of
 
 ROOMY = Limits(timeout_seconds=30, memory_mb=192, output_chars=5000)
 TIGHT = Limits(timeout_seconds=1, memory_mb=96, output_chars=5000)
@@ -239,10 +240,6 @@ def around(monkeypatch: pytest.MonkeyPatch) -> Iterator[Surroundings]:
         assert secret.read_text() == "the secret of the file"
 
 
-def _children() -> set[str]:
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
-
-
 def _processes_with(mark: str) -> list[str]:
     found = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
@@ -255,12 +252,12 @@ def _processes_with(mark: str) -> list[str]:
 
 
 async def _tried(sandbox: Sandbox, escape: Escape, around: Surroundings) -> CodeResult:
-    before = _children()
+    before = children_of()
     async with asyncio.timeout(60):
         result = await sandbox.run_python(around.aimed(escape))
     assert "ESCAPED" not in result.output
     assert "the secret of" not in result.output
-    assert _children() == before
+    assert children_of() == before
     assert _processes_with(around.mark) == []
     return result
 

@@ -15,6 +15,7 @@ from mixseek.errors import ConfigurationError, SandboxError
 from mixseek.sandbox import BubblewrapSandbox, CodeResult, Limits, MontySandbox, bubblewrap_is_missing
 from mixseek.sandbox.results import LONGEST_CODE
 from mixseek.sandbox.seccomp import system_call_filter
+from tests.processes import children_of
 
 # One test, below, says what is missing.
 needs_bubblewrap = pytest.mark.skipif(bubblewrap_is_missing() is not None, reason=str(bubblewrap_is_missing()))
@@ -22,10 +23,6 @@ SANDBOXES = [MontySandbox, pytest.param(BubblewrapSandbox, marks=needs_bubblewra
 Kind = type[MontySandbox | BubblewrapSandbox]
 
 both = pytest.mark.parametrize("kind", SANDBOXES)
-
-
-def _children() -> set[str]:
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
 def test_bubblewrap_runs_here_so_that_its_tests_are_not_skipped() -> None:
@@ -117,30 +114,30 @@ async def test_a_flood_of_output_ends_the_run() -> None:
 
 @both
 async def test_cancelling_ends_the_run_at_once_and_leaves_no_process(kind: Kind) -> None:
-    before = _children()
+    before = children_of()
     running = asyncio.create_task(kind(Limits(timeout_seconds=600)).run_python("while True: pass"))
     async with asyncio.timeout(30):
         await asyncio.sleep(0.5)
-        assert _children() != before
+        assert children_of() != before
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-    assert _children() == before
+    assert children_of() == before
 
 
 @needs_bubblewrap
 async def test_cancelling_ends_those_who_wait_in_line_too() -> None:
-    before = _children()
+    before = children_of()
     sandbox = BubblewrapSandbox(Limits(timeout_seconds=600))
     runs = [asyncio.create_task(sandbox.run_python("while True: pass")) for _ in range(20)]
     await asyncio.sleep(0.5)
-    assert len(_children() - before) <= max(2, os.cpu_count() or 1)
+    assert len(children_of() - before) <= max(2, os.cpu_count() or 1)
     for run in runs:
         run.cancel()
     async with asyncio.timeout(30):
         ended = await asyncio.gather(*runs, return_exceptions=True)
     assert all(isinstance(each, asyncio.CancelledError) for each in ended)
-    assert _children() == before
+    assert children_of() == before
 
 
 @both
@@ -266,10 +263,9 @@ asyncio.run(kind(Limits(timeout_seconds=int(sys.argv[2]))).run_python("while Tru
 def _descendants(pid: int) -> set[int]:
     found, unseen = set[int](), [pid]
     while unseen:
-        for task in Path(f"/proc/{unseen.pop()}/task").glob("*/children"):
-            children = {int(child) for child in task.read_text().split()}
-            unseen += children
-            found |= children
+        children = children_of(unseen.pop())
+        unseen += children
+        found |= children
     return found
 
 

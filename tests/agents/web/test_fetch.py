@@ -2,8 +2,8 @@
 
 import asyncio
 import gzip
-import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from aiohttp import web
 from mixseek.agents.member.web import fetch
 from mixseek.agents.member.web.fetch import Limits, Page, PageReader, Unread
 from mixseek.agents.member.web.guard import Guard
+from tests.processes import children_of
 
 from .conftest import Site, bomb, slowly
 
@@ -169,12 +170,11 @@ async def test_giving_up_on_a_page_leaves_no_process(site: Site) -> None:
     assert children() == []
 
 
-def children() -> list[str]:
+def children() -> list[int]:
     """Processes of ours that make text of pages."""
     found = []
-    for tasks in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
-        for pid in tasks.read_text().split():
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if fetch._CONVERTER.name.encode() in command:
+    for pid in children_of():
+        with suppress(OSError):
+            if fetch._CONVERTER.name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
