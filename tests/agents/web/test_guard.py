@@ -1,10 +1,13 @@
 """What the fetch refuses, and what it still reads; whatever socket it opens reaches a server that counts."""
 
+import socket
 from collections.abc import Sequence
 
 import pytest
+from yarl import URL
 
 from mixseek.agents.member.web.fetch import Page, Unread
+from mixseek.agents.member.web.guard import Guard, RefusedError, plain_socket
 
 from .conftest import Names, World, has_ipv6
 
@@ -120,6 +123,23 @@ async def test_a_redirect_to_an_address_inside_is_not_followed(url: str, world: 
     assert isinstance(read, Unread)
     assert dict(world.site.paths) == {"/away": 1}
     assert world.detour.wanted == ["93.184.215.14"]
+
+
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "0177.0.0.1", "1.2.3.4.5", "8.8.2056", "a.0x"])
+async def test_an_unusual_spelling_of_an_address_is_not_even_looked_up(host: str, world: World) -> None:
+    names = Names({host: [["93.184.215.14"]]})
+    read = await world.reader(resolver=names).read(f"http://{host}/article")
+    assert isinstance(read, Unread)
+    assert read.reason == f"{host!r} is an unusual spelling of an address; addresses are read only in their usual form"
+    assert names.asked.total() == 0
+
+
+def test_no_socket_is_made_for_an_address_that_was_not_checked(world: World) -> None:
+    passage = Guard().passage(URL("http://93.184.215.14/"))
+    made = passage.socket_factory(plain_socket)
+    made((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("93.184.215.14", 80))).close()
+    with pytest.raises(RefusedError, match="was not checked"):
+        made((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("93.184.215.15", 80)))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 from pydantic_ai import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.capabilities import NativeOrLocalTool
 from pydantic_ai.models import Model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.native_tools import AbstractNativeTool, WebFetchTool, WebSearchTool
 from pydantic_ai.profiles import ModelProfile
 
 from mixseek.agents.member import BaseMemberAgent, MemberAgentFactory
+from mixseek.agents.member.web_fetch import WebFetchMemberAgent
 from mixseek.config.schema import MemberAgentConfig, ProvidersSettings
 from mixseek.errors import ConfigurationError
 from mixseek.llm import Connection, ModelHub
@@ -387,6 +389,21 @@ async def test_the_tool_of_this_machine_is_used_if_the_settings_ask_for_it(
 ) -> None:
     await asked(member(kind, "own:able", {kind: settings}))
     assert (own.native, own.local) == ([], [kind])
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_local"),
+    [({}, False), ({"max_uses": 2}, False), ({"enable_citations": True}, True), ({"max_content_tokens": 9}, True)],
+)
+def test_a_providers_fetch_that_knows_no_citations_or_tokens_is_not_used_for_them(
+    settings: dict[str, Any], is_local: bool
+) -> None:
+    for models in ({"model": "google-gla:g"}, {"model": "anthropic:c", "fallback_models": ["google-vertex:g"]}):
+        one = member("web_fetch", tools={"web_fetch": settings}, **models)
+        assert isinstance(one, WebFetchMemberAgent)
+        [tool] = one.own_tools()
+        assert isinstance(tool, NativeOrLocalTool)
+        assert (tool.native is False) == is_local
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_fetch"])

@@ -13,7 +13,7 @@ import sys
 import zlib
 from codecs import lookup
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -290,7 +290,8 @@ async def _converted(html: str, url: str, most: int, limits: Limits) -> tuple[st
         raise RefusedError("it is too involved to be made into text") from None
     finally:
         if process.returncode is None:
-            process.kill()
+            with suppress(ProcessLookupError):
+                process.kill()
             await process.wait()
     if process.returncode != 0:
         raise RefusedError("it could not be made into text")

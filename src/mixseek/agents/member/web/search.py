@@ -32,7 +32,7 @@ class SearchError(Exception):
 
 
 class Search(Protocol):
-    """Something that searches; :class:`SearchError` if it could not."""
+    """Something that searches; :class:`SearchError` if it could not, TimeoutError if it was too late."""
 
     async def find(self, query: str, *, most: int, seconds: float) -> list[Found]:
         """At most so many results, the best first, within about so many seconds."""
@@ -86,6 +86,8 @@ class SearxngSearch:
         url = self._url.update_query(q=query, format="json")
         try:
             said = await self._asked(url, seconds)
+        except TimeoutError:
+            raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise SearchError(f"the search server gave no answer: {_reason(error)}") from error
         rows = said.get("results") if isinstance(said, dict) else None
