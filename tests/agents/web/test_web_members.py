@@ -330,6 +330,8 @@ def make_captured(name: str, connection: Connection) -> Model:
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Captured:
     monkeypatch.setitem(sys.modules, "captured_provider", sys.modules[__name__])
+    # For this test alone: others look at every provider there is.
+    monkeypatch.setattr(providers, "_targets", dict(providers._targets))
     providers.register("own", Provider("own", "captured_provider:make_captured"))
     captured.native, captured.local = [], []
     return captured
