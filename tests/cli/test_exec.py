@@ -386,3 +386,40 @@ def test_a_file_that_cannot_be_attached_is_told_before_any_call(workspace: Path,
         assert ran.returncode == 2
         assert f"attachment '{arguments[1]}': " in ran.stderr
     assert server.requests == []
+
+
+def test_a_secret_is_neither_in_the_progress_nor_in_the_result(workspace: Path, server: ModelServerProcess) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    (workspace / ".env").write_text("SHOP_TOKEN=sesame-123456\n")
+    (workspace / "shop.py").write_text('def price(item: str) -> str:\n    raise ValueError("no sesame-123456")\n')
+    team = workspace / "configs" / "agents" / "team-a.toml"
+    member = '[[team.members]]\nname = "m"\ntype = "plain"\nmodel = "loopback:m"\nfunctions = ["shop:price"]\n'
+    team.write_text(team.read_text() + member)
+    server.on("leader-a", [None, "the key is sesame-123456"])
+    for output in ("text", "json"):
+        ran = _run(workspace, TASK, "-f", output)
+        assert ran.returncode == 0
+        assert "tool price of member m failed" in ran.stderr
+        assert "sesame" not in ran.stderr + ran.stdout
+    assert "[redacted]" in ran.stderr
+
+
+def test_a_budget_that_does_not_hold_yet_is_told_every_time(workspace: Path, server: ModelServerProcess) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    file = workspace / "configs" / "orchestrator.toml"
+    file.write_text(file.read_text() + "\n[budget]\nmax_requests = 1\n")
+    for more in ([], ["--dry-run"]):
+        assert "budget: not yet in effect; the run is not held to it" in _run(workspace, TASK, *more).stderr
+
+
+def test_a_dry_run_finds_what_only_making_the_members_tells(workspace: Path, server: ModelServerProcess) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    team = workspace / "configs" / "agents" / "team-a.toml"
+    settings = '[team.members.tool_settings.web_fetch]\nbackend = "provider"\n'
+    team.write_text(
+        f'{team.read_text()}[[team.members]]\nname = "m"\ntype = "web_fetch"\nmodel = "loopback:m"\n{settings}'
+    )
+    ran = _run(workspace, TASK, "--dry-run")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "member 'm': tool_settings.web_fetch.backend" in ran.stderr
+    assert not (workspace / "mixseek.db").exists()

@@ -594,3 +594,24 @@ def test_an_older_spelling_of_the_instruction_is_noted(workspace: Path) -> None:
     assert [str(note) for note in _manager(workspace).validate(file).notes] == [
         'configs/agents/m.toml: agent.instructions: older spelling: write system_instruction = "..."'
     ]
+
+
+@pytest.mark.parametrize(("kind", "told"), [("web_fetch", 1), ("custom", 0)])
+def test_a_slip_in_a_table_of_tool_settings_is_told_where_nobody_else_reads_it(
+    kind: str, told: int, workspace: Path
+) -> None:
+    file = workspace / "member.toml"
+    plugin = 'plugin = {agent_module = "no_such_module", agent_class = "Own"}\n' if kind == "custom" else ""
+    settings = "[agent.tool_settings.web_fech]\nmax_uses = 1\n"
+    file.write_text(f'[agent]\nname = "m"\ntype = "{kind}"\nmodel = "openai:m"\n{plugin}{settings}')
+    report = ConfigurationManager(workspace, environ={}, no_plugins=True).validate(file)
+    slips = [problem for problem in report.problems if 'did you mean "web_fetch"?' in problem.message]
+    assert len(slips) == told
+
+
+def test_an_answer_schema_of_a_wrong_type_is_told_in_one_line(workspace: Path) -> None:
+    (workspace / "team.toml").write_text('[team]\nteam_id = "a"\nteam_name = "A"\nanswer_schema = 3\n')
+    report = ConfigurationManager(workspace, environ={}).validate(workspace / "team.toml")
+    told = [str(problem) for problem in report.problems if "answer_schema" in str(problem)]
+    assert len(told) == 1
+    assert "must be a table, or the path of a JSON file" in told[0]

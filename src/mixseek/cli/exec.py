@@ -31,7 +31,9 @@ from mixseek.cli.output import (
 from mixseek.cli.plan import plan_of
 from mixseek.cli.progress import Progress
 from mixseek.config.attachments import read_attachments
-from mixseek.config.manager import ConfigurationManager, RunSettings
+from mixseek.config.checks import later_fields
+from mixseek.config.layers import show_path
+from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
 from mixseek.errors import ConfigurationError, StorageError
 from mixseek.records import Attachment, ExecutionSummary, LeaderBoardEntry
 from mixseek.redaction import Redactor
@@ -81,11 +83,14 @@ def exec_(
     )
     settings = manager.load_run_settings(config, for_a_run=True)
     attachments = read_attachments(attach or (), manager.workspace)
+    _warn_of_what_is_not_in_effect(settings)
     if dry_run:
+        _rehearse(settings)
         _print_plan(settings, output)
         return
-    summary = _play(settings, prompt, attachments)
-    _print_summary(summary, output)
+    redactor = redactor_of(manager.environ, settings.providers)
+    summary = _play(settings, prompt, attachments, redactor)
+    _print_summary(summary, output, redactor)
     raise typer.Exit(_exit_code(summary))
 
 
@@ -102,14 +107,31 @@ def _overrides(timeout: int | None) -> dict[str, dict[str, int]]:
     return {} if timeout is None else {"orchestrator": {"timeout_per_team_seconds": timeout}}
 
 
+def _warn_of_what_is_not_in_effect(settings: RunSettings) -> None:
+    """A limit that does not hold is worth a line every time: somebody counts on it."""
+    set_but_idle = [show_path(path) for path in later_fields(settings.orchestrator)]
+    for team in settings.teams:
+        set_but_idle += [f"team {team.team_id!r}: {show_path(path)}" for path in later_fields(team)]
+    for name in set_but_idle:
+        warn(f"mixseek: {name}: not yet in effect; the run is not held to it")
+
+
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
-def _play(settings: RunSettings, prompt: str, attachments: Sequence[Attachment]) -> ExecutionSummary:
+def _rehearse(settings: RunSettings) -> None:
+    from mixseek.orchestrator import Orchestrator  # as below
+
+    asyncio.run(Orchestrator(settings.orchestrator, save_db=False).rehearse())
+
+
+def _play(
+    settings: RunSettings, prompt: str, attachments: Sequence[Attachment], redactor: Redactor
+) -> ExecutionSummary:
     # Imported when all files are right: a mistake in one is told without the second it takes to load model code.
     from mixseek.orchestrator import Orchestrator
 
-    progress = Progress(warn)
+    progress = Progress(lambda line: warn(redactor.text(line)))
     orchestrator = Orchestrator(settings.orchestrator, listeners=[progress])
     try:
         # What members and metrics of others print must not end up in the result.
@@ -144,17 +166,18 @@ def _print_plan(settings: RunSettings, output: Format) -> None:
         print_line(line)
 
 
-def _print_summary(summary: ExecutionSummary, output: Format) -> None:
+def _print_summary(summary: ExecutionSummary, output: Format, redactor: Redactor) -> None:
+    """Without secrets, as the tables have it: an answer may hold a key that a tool gave away."""
     if output is Format.JSON:
-        print_json(summary.model_dump(mode="json"))
+        print_json(redactor.value(summary.model_dump(mode="json")))
         return
     for line in _summary_lines(summary):
-        print_line(line)
+        print_line(redactor.text(line))
     if summary.team_results:
         best = summary.team_results[0]
         print_line(f"Best answer: {_named(best.team_name, best.team_id)}, round {best.round_number}")
         print_line()
-        print_text(best.submission_content)
+        print_text(redactor.text(best.submission_content))
 
 
 def _summary_lines(summary: ExecutionSummary) -> list[str]:

@@ -32,12 +32,14 @@ class Progress:
         self._tell = tell
         self.execution_id: str | None = None
         self.summary: ExecutionSummary | None = None
+        self._rounds = 0
 
     def __call__(self, event: Event) -> None:
         """Tell of one event."""
         self.execution_id = event.execution_id
         if isinstance(event, RunFinished):
             self.summary = event.summary
+        self._rounds += isinstance(event, RoundFinished)
         words = _words(event)
         if words:
             line = f"{event.team_id}: {words}" if event.team_id is not None else words
@@ -48,6 +50,8 @@ class Progress:
         """What to say of a run that was stopped from outside."""
         if self.execution_id is None:
             return "interrupted before the run began"
+        if not self._rounds:
+            return f"interrupted before a round of execution {self.execution_id} was finished"
         return f"interrupted: the finished rounds of execution {self.execution_id} are in the database"
 
 

@@ -32,6 +32,7 @@ from mixseek.config.schema import (
     OrchestratorSettings,
     PromptBuilderSettings,
     TeamSettings,
+    ToolSettings,
 )
 from mixseek.errors import ConfigurationError, PluginError, Problem
 from mixseek.metrics import BUILT_IN_METRICS, CODE_METRICS, JUDGES, metric_type
@@ -269,6 +270,17 @@ def _member_faults(member: Mapping[str, Any], around: Surroundings) -> Iterator[
     if found.loaded and (why := _cannot_be_made(found.loaded, "its settings")):
         yield ("plugin",), f"class {found.loaded.__name__!r} has to take its settings as its one argument: {why}"
     yield from _below(("functions",), _function_faults(member.get("functions"), around))
+    if kind in kinds and kind != AgentType.CUSTOM:
+        yield from _below(("tool_settings",), _tool_settings_faults(member.get("tool_settings")))
+
+
+def _tool_settings_faults(tables: Any) -> Iterator[Fault]:
+    """Any table is kept for agents that read their own; a slip in the name of one of ours would lift its limits."""
+    known = list(ToolSettings.model_fields)
+    for name in tables if isinstance(tables, Mapping) else ():
+        near = get_close_matches(str(name), known, n=1, cutoff=0.8)
+        if name not in known and near:
+            yield (name,), f'unknown table; did you mean "{near[0]}"?'
 
 
 def _function_faults(functions: Any, around: Surroundings) -> Iterator[Fault]:

@@ -61,6 +61,7 @@ from mixseek.config.schema import (
 )
 from mixseek.config.shape import key_of
 from mixseek.errors import ConfigurationError, MissingFileError, Problem, WorkspaceNotFoundError
+from mixseek.redaction import Redactor
 from mixseek.workspace import Workspace
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "load_orchestrator_settings",
     "read_prompt_builder_settings",
     "read_team_settings",
+    "redactor_of",
 ]
 
 logger = logging.getLogger(__name__)
@@ -884,3 +886,9 @@ def _value_at(settings: Any, path: KeyPath) -> Any:
         else:
             raise AttributeError(f"{type(settings).__name__} has no field {show_path(path)!r}")
     return value
+
+
+def redactor_of(environ: Mapping[str, str], providers: ProvidersSettings) -> Redactor:
+    """What takes the secrets of a run out of texts: those of the environment, and the keys of its servers."""
+    variables = {server.api_key_env for server in providers.providers.values() if server.api_key_env}
+    return Redactor.from_environment(environ, variables=variables)

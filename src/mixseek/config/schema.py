@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, get_args
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -128,6 +129,12 @@ def _private_host(text: str) -> str:
     return text
 
 
+def _table_or_path(value: Any) -> Any:
+    if not isinstance(value, str | Mapping):
+        raise ValueError("must be a table, or the path of a JSON file")  # pydantic tells ValueErrors
+    return value
+
+
 def _tool_name(name: str) -> str:
     if not re.fullmatch(_TOOL_NAME, name):
         raise ValueError(f"{name!r} is no tool name: letters, digits, _ and -, at most 64, a letter or _ first")
@@ -144,6 +151,7 @@ Domain = Annotated[str, AfterValidator(domain), Words("a domain")]
 PrivateHost = Annotated[str, AfterValidator(_private_host), Words('"host" or "host:port"')]
 ToolName = Annotated[str, AfterValidator(_tool_name), Words("letters, digits, _ and -, at most 64")]
 FilePath = Annotated[str, AfterValidator(_not_blank), Words("a path")]
+AnswerSchema = Annotated[str | dict[str, JsonValue], BeforeValidator(_table_or_path)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -587,7 +595,7 @@ class TeamSettings(Settings):
     members: list[MemberAgentConfig] = Field(
         default=[], description='The members, each inline or config = "path" of a member file.'
     )
-    answer_schema: str | dict[str, JsonValue] | None = Field(
+    answer_schema: AnswerSchema | None = Field(
         default=None, description="JSON schema every submission has to meet: a table, or the path of a JSON file."
     )
     budget: BudgetSettings | None = Field(default=None, description="What this team may spend.")
@@ -695,7 +703,7 @@ class OrchestratorSettings(Settings):
         default=300, ge=1, description="Time for one submission; a round that takes longer has failed."
     )
     judgment_timeout_seconds: int = Field(default=60, ge=1, description="Time for one judgment.")
-    answer_schema: str | dict[str, JsonValue] | None = Field(
+    answer_schema: AnswerSchema | None = Field(
         default=None, description="JSON schema every submission has to meet: a table, or the path of a JSON file."
     )
     reference: Text | None = Field(

@@ -95,7 +95,7 @@ class Orchestrator:
         ``reference`` is the text of a reference answer for metrics and judges, in place of the settings' one.
         ``attachments`` come with the task: leaders see what their models can, judges the texts.
         """
-        if not user_prompt.strip():
+        if not str(user_prompt or "").strip():
             raise ConfigurationError("the prompt is empty: say what the teams have to do")
         configured = await self._complete(reference)
         task = _task(configured, user_prompt, timeout_seconds, execution_id).model_copy(
@@ -116,6 +116,20 @@ class Orchestrator:
             statuses = self._watch(configured)
             execution = _Execution(task, configured, run, self._workspace, self._on_round_complete, statuses)
             return await execution.play()
+
+    async def rehearse(self) -> None:
+        """Make all that a run needs, models and members included, and call nobody; what cannot be made is raised."""
+        configured = await self._complete(None)
+        task = _task(configured, "rehearsal", None, None)
+        run = open_run(
+            task.execution_id,
+            self._workspace,
+            save_db=False,
+            providers=configured.providers,
+            orchestrator=self.settings,
+        )
+        async with run:
+            await _Execution(task, configured, run, self._workspace, None, {}).make_controllers()
 
     async def _complete(self, reference: str | None) -> RunSettings:
         if self._configured is not None:
@@ -170,7 +184,7 @@ class _Execution:
         started = time.monotonic()
         names = {team.team_id: team.team_name for team in self._configured.teams}
         where = {"execution_id": self._task.execution_id}
-        await self._make_controllers()
+        await self.make_controllers()
         await self._run.keep(self._task.attachments)
         await self._run.tell_for_good(
             RunStarted(
@@ -196,7 +210,7 @@ class _Execution:
         for controller in self._vanished():
             await self._fail(controller, RunError("something the team called cancelled the team's own task"))
 
-    async def _make_controllers(self) -> None:
+    async def make_controllers(self) -> None:
         """Build everything all teams need, with a breath between two teams for whatever else runs on this loop."""
         given = self._configured.orchestrator.answer_schema
         self._schema = None if given is None else load_answer_schema(given, self._workspace)

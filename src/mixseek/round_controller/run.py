@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from mixseek.config.manager import ConfigurationManager
+from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.config.schema import OrchestratorSettings, ProvidersSettings, StorageSettings
 from mixseek.events import Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
 from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standing, standing_key
-from mixseek.redaction import Redactor
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
 from mixseek.storage.journal import Journal, JournalEvent
@@ -205,8 +204,7 @@ def open_run(
     """
     manager = ConfigurationManager(workspace)
     environ, providers = manager.environ, providers or manager.get_providers_settings()
-    variables = {server.api_key_env for server in providers.providers.values() if server.api_key_env}
-    redactor = Redactor.from_environment(environ, variables=variables)
+    redactor = redactor_of(environ, providers)
     owns_store = store is None
     if save_db and store is None:
         storage = StorageSettings() if orchestrator is None else orchestrator.storage
