@@ -91,7 +91,7 @@ def test_the_synchronous_form_works_without_a_loop(server: ModelServer) -> None:
 
 async def test_the_synchronous_form_works_where_a_loop_runs_as_in_a_notebook(server: ModelServer) -> None:
     here, threads = threading.get_ident(), set[int]()
-    before = threading.active_count()
+    before = set(threading.enumerate())
 
     def listen(_: Event) -> None:
         threads.add(threading.get_ident())
@@ -100,7 +100,8 @@ async def test_the_synchronous_form_works_where_a_loop_runs_as_in_a_notebook(ser
         summary = mixseek.run("task", [team("a")], **parts(server, listeners=[listen]))
         assert summary.completed_teams == 1
     assert here not in threads
-    assert threading.active_count() == before
+    # Others of this process may end meanwhile; none may be left of ours.
+    assert set(threading.enumerate()) <= before
 
 
 async def test_a_mistake_reaches_the_caller_from_the_other_thread_too(server: ModelServer) -> None:
