@@ -128,8 +128,10 @@ async def test_a_place_is_free_again_when_its_holder_is_cancelled_just_as_it_is_
     line.leave()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+    assert waiting.cancelled()
     async with asyncio.timeout(1):
         await line.enter(Passage("c", "m"), line.sleep)
+    assert not line._line
 
 
 def test_one_line_serves_several_event_loops() -> None:

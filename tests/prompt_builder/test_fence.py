@@ -215,7 +215,8 @@ def test_doing_it_twice_changes_nothing(text: str) -> None:
 
 @given(TEXTS)
 def test_what_is_neutralised_can_always_be_sent(text: str) -> None:
-    neutralised(text).encode()
+    made = neutralised(text)
+    assert made.encode().decode() == made
 
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"], include_characters="\n.,!?()'\"、。「」")))
