@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
@@ -259,8 +260,12 @@ async def _all(scoring: Sequence[Coroutine[Any, Any, MetricScore]]) -> list[Metr
 
 def _arguments(metric: BaseMetric, request: EvaluationRequest) -> dict[str, Any]:
     """What a metric is called with: the reference only where it is asked for by name, as most were written without."""
-    asks = "reference" in inspect.signature(metric.evaluate).parameters
-    return request.model_dump(exclude=set() if asks else {"reference"})
+    return request.model_dump(exclude=set() if _takes_reference(type(metric)) else {"reference"})
+
+
+@cache
+def _takes_reference(metric: type[BaseMetric]) -> bool:
+    return "reference" in inspect.signature(metric.evaluate).parameters
 
 
 async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:

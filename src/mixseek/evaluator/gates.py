@@ -11,8 +11,6 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from rapidfuzz import fuzz
-
 from mixseek.prompt_builder.fence import forgeries, read_leniently
 
 __all__ = ["NEAR_COPY", "flags_of"]
@@ -108,6 +106,8 @@ def _likeness(one: str, other: str) -> float:
     if min(len(one), len(other)) * 100 < max(len(one), len(other)) * NEAR_COPY / 2:
         return 0.0
     if max(len(one), len(other)) <= _EXACT_UP_TO:
+        from rapidfuzz import fuzz  # costs 4 MB, and only submissions that changed are compared
+
         return fuzz.ratio(one, other, score_cutoff=NEAR_COPY)
     ours, theirs = _pieces(one), _pieces(other)
     return 100 * len(ours & theirs) / max(len(ours | theirs), 1)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mixseek.config.answer_schema import load_answer_schema
@@ -26,7 +27,6 @@ from mixseek.errors import (
     TeamTimeoutError,
 )
 from mixseek.events import Event, Listener, RoundStarted, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
-from mixseek.json_schema import JsonSchema
 from mixseek.llm import Backoff
 from mixseek.orchestrator.collector import long_lived
 from mixseek.records import (
@@ -45,6 +45,9 @@ from mixseek.records import (
 from mixseek.round_controller import OnRoundCompleteCallback, RoundController
 from mixseek.round_controller.run import Run, open_run
 from mixseek.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mixseek.json_schema import JsonSchema
 
 __all__ = ["Orchestrator"]
 

@@ -142,7 +142,8 @@ def _is_picture(char: str) -> bool:
 #
 # Patterns are for the lenient reading, which is in lower case. Each marks its group "mark", else its first character,
 # and looks ahead instead of taking what follows, so that nothing hides behind another match. Quantifiers without a
-# bound are possessive: a pattern never goes back over what it has read. What programs and markup are full of
+# bound are possessive: a pattern never goes back over what it has read. One that begins with a literal is searched
+# fifty times as fast, so what may not stand before it is asked afterwards. What programs and markup are full of
 # (``List<Data>``, ``i < data.length``, ``rows[data]``, ``[data](link)``) is no delimiter.
 
 _NAME = r"(?:d\s?+a\s?+t\s?+a|submission)(?![a-z0-9])"
@@ -162,9 +163,9 @@ _TAG = (
 
 _TOKENS: dict[Forgery, tuple[re.Pattern[str], ...]] = {
     "forged_delimiter": (
-        re.compile(rf"<(?={_CLOSES})|(?<![a-z0-9_])<(?=\s*+{_OPENS})|<(?=\s*+{_NAME}\s*+id\s*+=)"),
+        re.compile(rf"<(?:(?={_CLOSES})|(?<![a-z0-9_]<)(?=\s*+{_OPENS})|(?=\s*+{_NAME}\s*+id\s*+=))"),
         re.compile(rf"[\[{{‹](?=\s*+/\s*+{_NAME}\s*+(?:id\b|[\]}}>:])|\s*+{_NAME}\s*+id\s*+=)"),
-        re.compile(rf"(?<![\w\])])\[(?=\s*+{_NAME}\s*+\](?![(\[:]))"),
+        re.compile(rf"\[(?<![\w\])]\[)(?=\s*+{_NAME}\s*+\](?![(\[:]))"),
         re.compile(rf"[-=*#~+]{{2}}[ \t]*+(?={_END})(?P<mark>\S)"),
     ),
     "chat_template": (
@@ -249,6 +250,9 @@ _ACCENTS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe
 _NESTED = 4
 """How often an escape inside an escape is decoded."""
 
+_FEW = 64
+"""Up to so many different characters are replaced one by one."""
+
 _Places = Callable[[int], int]
 
 
@@ -277,7 +281,13 @@ def _folded(text: str, steps: list[_Places]) -> str:
     lengths = {char: len(fold) for char, fold in folds.items()}
     if any(length != 1 for length in lengths.values()):
         steps.append(_Folded(text, lengths))
-    return text.translate({ord(char): fold for char, fold in folds.items() if char != fold})
+    changed = {char: fold for char, fold in folds.items() if char != fold}
+    if len(changed) > _FEW or not changed.keys().isdisjoint("".join(changed.values())):
+        return text.translate({ord(char): fold for char, fold in changed.items()})
+    # One replacement after the other, none of which makes work for the next, is much faster than a table.
+    for char, fold in changed.items():
+        text = text.replace(char, fold)
+    return text
 
 
 @lru_cache(maxsize=8192)

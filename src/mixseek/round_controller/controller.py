@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -43,7 +44,6 @@ from mixseek.events import (
     SubmissionEvaluated,
     SubmissionMade,
 )
-from mixseek.json_schema import JsonSchema
 from mixseek.judgment import Decision, Judgment, decide_by_rule, settle
 from mixseek.llm import PatientTimeout, Scope, attached_text, calling
 from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
@@ -68,6 +68,9 @@ from mixseek.round_controller.prompts import RoundPrompts
 from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mixseek.json_schema import JsonSchema
 
 __all__ = ["OnRoundCompleteCallback", "RoundController"]
 
@@ -108,7 +111,7 @@ class RoundController:
         team_settings: TeamSettings | None = None,
         store: AggregationStore | None = None,
         run: Run | None = None,
-        answer_schema: JsonSchema | None = None,
+        answer_schema: "JsonSchema | None" = None,
     ) -> None:
         self._place = Workspace.locate(workspace)
         self._task = task
@@ -452,7 +455,7 @@ class RoundController:
 
     # --- small things -------------------------------------------------------------------------------------------------
 
-    def _own_schema(self) -> JsonSchema | None:
+    def _own_schema(self) -> "JsonSchema | None":
         given = self._team.answer_schema
         return None if given is None else load_answer_schema(given, self._place)
 

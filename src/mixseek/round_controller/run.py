@@ -1,10 +1,12 @@
 """What the teams of one execution share: models, the meter, the stores, the leader board, and whoever listens."""
 
 import asyncio
+from bisect import insort
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,31 +28,33 @@ class MemoryBoard:
 
     def __init__(self) -> None:
         self._teams: dict[tuple[str, str], dict[int, LeaderBoardEntry]] = {}
-        self._standings: dict[str, dict[str, Standing]] = {}
+        self._ranked: dict[str, list[tuple[tuple[float, int, str], dict[str, Any]]]] = {}
+        """The rows of each execution's board with what they are sorted by, in order: read far oftener than changed."""
 
     def put(self, entry: LeaderBoardEntry) -> None:
         """Add a round, or replace what was known of it."""
         rounds = self._teams.setdefault((entry.execution_id, entry.team_id), {})
         rounds[entry.round_number] = entry
-        standings = self._standings.setdefault(entry.execution_id, {})
+        ranked = self._ranked.get(entry.execution_id, [])
+        ranked = [(key, row) for key, row in ranked if row["team_id"] != entry.team_id]
         standing = standing_of(list(rounds.values()))
-        if standing is None:
-            standings.pop(entry.team_id, None)
-        else:
-            standings[entry.team_id] = standing
+        if standing is not None:
+            key = standing_key(standing.best_score, standing.latest_round, standing.team_id)
+            insort(ranked, (key, _board_row(standing)), key=itemgetter(0))
+        self._ranked[entry.execution_id] = ranked
 
     async def get_leader_board_ranking(self, execution_id: str) -> Sequence[dict[str, Any]]:
         """The teams of an execution in order."""
-        standings = self._standings.get(execution_id, {}).values()
-        return [
-            {
-                "team_id": standing.team_id,
-                "team_name": standing.team_name,
-                "max_score": standing.best_score,
-                "total_rounds": standing.total_rounds,
-            }
-            for standing in sorted(standings, key=lambda s: standing_key(s.best_score, s.latest_round, s.team_id))
-        ]
+        return [row for _, row in self._ranked.get(execution_id, ())]
+
+
+def _board_row(standing: Standing) -> dict[str, Any]:
+    return {
+        "team_id": standing.team_id,
+        "team_name": standing.team_name,
+        "max_score": standing.best_score,
+        "total_rounds": standing.total_rounds,
+    }
 
 
 def best_entry(entries: Sequence[LeaderBoardEntry]) -> LeaderBoardEntry | None:

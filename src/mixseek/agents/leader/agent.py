@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 from pydantic_ai import Agent, ModelMessage, ModelResponse, RunContext, Tool, UserContent
@@ -17,7 +17,6 @@ from mixseek.agents.member.results import as_submission, being_cancelled
 from mixseek.config.schema import MemberAgentConfig, TeamSettings
 from mixseek.errors import MixSeekError, SubmissionError
 from mixseek.events import Event, MemberCalled, MemberFinished
-from mixseek.json_schema import JsonSchema
 from mixseek.llm import (
     FinishedToolUse,
     Meter,
@@ -35,6 +34,9 @@ from mixseek.llm import (
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import Attachment, MemberAgentResult, MemberSubmission, utc_now
+
+if TYPE_CHECKING:
+    from mixseek.json_schema import JsonSchema
 
 __all__ = ["DEFAULT_LEADER_SYSTEM_INSTRUCTION", "LEADER", "Leader", "Turn"]
 
@@ -85,7 +87,7 @@ class Leader:
         members: Sequence[BaseMemberAgent],
         hub: ModelHub,
         *,
-        answer_schema: JsonSchema | None = None,
+        answer_schema: "JsonSchema | None" = None,
         attachments: Sequence[Attachment] = (),
     ) -> None:
         self._team = team
@@ -129,7 +131,7 @@ class Leader:
             answered = await self._answer_in_form(prompt, self._schema, current)
         return Turn(answered.text, submissions, messages_to_json(answered.messages))
 
-    async def _answer_in_form(self, prompt: str, schema: JsonSchema, current: _Round) -> "_Answered":
+    async def _answer_in_form(self, prompt: str, schema: "JsonSchema", current: _Round) -> "_Answered":
         """The bare JSON that meets the schema; an answer that does not is told why, and asked for once more."""
         first = await self._answer(f"{prompt}\n\n{schema_words(schema)}", current)
         try:

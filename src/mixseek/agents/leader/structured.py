@@ -1,8 +1,10 @@
 """Answers that have to meet a JSON schema: what the leader is told, and what is taken for one."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from mixseek.json_schema import JsonSchema, bare_json, read_json
+if TYPE_CHECKING:
+    from mixseek.json_schema import JsonSchema
 
 __all__ = ["UnfitAnswerError", "ask_again", "schema_words", "structured"]
 
@@ -11,7 +13,7 @@ class UnfitAnswerError(ValueError):
     """What keeps an answer from meeting the schema, in words for the leader."""
 
 
-def schema_words(schema: JsonSchema) -> str:
+def schema_words(schema: "JsonSchema") -> str:
     """What a leader is told beside its prompt."""
     return (
         "回答は、次のJSON Schemaを満たすJSONだけにしてください。説明や前置きは書かないでください。\n"
@@ -28,8 +30,10 @@ def ask_again(wrong: UnfitAnswerError) -> str:
     )
 
 
-async def structured(answer: str, schema: JsonSchema) -> str:
+async def structured(answer: str, schema: "JsonSchema") -> str:
     """The bare JSON of an answer that meets the schema, or an :class:`UnfitAnswerError`."""
+    from mixseek.json_schema import bare_json  # whoever has a schema has paid for it already
+
     text = bare_json(answer)
     # In a thread: a large answer takes a while, and the other teams do not wait for it.
     faults = await asyncio.to_thread(_faults, text, schema)
@@ -38,7 +42,9 @@ async def structured(answer: str, schema: JsonSchema) -> str:
     return text
 
 
-def _faults(text: str, schema: JsonSchema) -> list[str]:
+def _faults(text: str, schema: "JsonSchema") -> list[str]:
+    from mixseek.json_schema import read_json
+
     try:
         return schema.faults(read_json(text))
     except ValueError as error:
