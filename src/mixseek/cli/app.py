@@ -11,9 +11,21 @@ from mixseek import __version__
 __all__ = ["app"]
 
 _COMMANDS = {
+    "demo": ("mixseek.cli.demo", "Watch a competition on the embedded model; needs no key."),
+    "init": ("mixseek.cli.init", "Make a workspace from a template, ready to play."),
     "exec": ("mixseek.cli.exec", "Let the teams of a file compete over a task, and print the best answer."),
-    "attack": ("mixseek.cli.attack", "Try to fool the judges of a file, and print how far their scores moved."),
+    "team": ("mixseek.cli.team", "Let one team answer a task once."),
+    "member": ("mixseek.cli.member", "Ask one member."),
+    "evaluate": ("mixseek.cli.evaluate", "Score one answer."),
+    "history": ("mixseek.cli.history", "List the executions of the workspace, the newest first."),
+    "show": ("mixseek.cli.show", "Show one execution: its answer, leader board, rounds and bill."),
+    "board": ("mixseek.cli.board", "Show the leader board of one execution, or of all."),
+    "export": ("mixseek.cli.export", "Write one execution as a page, Markdown, JSON or a table."),
+    "delete": ("mixseek.cli.delete", "Remove one execution from the workspace."),
+    "models": ("mixseek.cli.models", "List, fetch and try models."),
     "config": ("mixseek.cli.config", "Write, show, list and validate configuration files."),
+    "attack": ("mixseek.cli.attack", "Try to fool the judges of a file, and print how far their scores moved."),
+    "doctor": ("mixseek.cli.doctor", "Look for what keeps MixSeek from working here."),
 }
 
 

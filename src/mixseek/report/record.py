@@ -1,0 +1,98 @@
+"""All that is known of one execution, in the order in which it is told: teams by rank, each with its rounds.
+
+It is put together from the stores, also of a run that was interrupted or goes on, and of one that an older version
+kept; what is not known is None or empty.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from mixseek.records import (
+    AttachmentInfo,
+    ExecutionStatus,
+    ExitReason,
+    ImprovementJudgment,
+    MemberSubmission,
+    MetricScore,
+    ModelUsage,
+    Record,
+    Usage,
+)
+
+__all__ = ["ExecutionRecord", "RoundRecord", "TeamRecord"]
+
+
+class RoundRecord(Record):
+    """One round of a team."""
+
+    round_number: int
+    submission: str | None = None
+    """None: the round gave no submission, or has none yet."""
+    submission_format: str = "md"
+    score: float | None = None
+    """None: not scored; ``failure`` says why, if anything does."""
+    metrics: tuple[MetricScore, ...] = ()
+    flags: tuple[str, ...] = ()
+    failure: str | None = None
+    judgment: ImprovementJudgment | None = None
+    members: tuple[MemberSubmission, ...] = ()
+    """Every call of a member, in their order."""
+    bill: tuple[ModelUsage, ...] = ()
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the round took."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return (self.ended_at - self.started_at).total_seconds()
+
+
+class TeamRecord(Record):
+    """One team in an execution."""
+
+    team_id: str
+    team_name: str
+    rank: int | None = None
+    """Its place on the leader board; None: it has no scored round."""
+    best_score: float | None = None
+    best_round: int | None = None
+    exit_reason: ExitReason | None = None
+    error: str | None = None
+    """Why the team failed, if it did."""
+    rounds: tuple[RoundRecord, ...] = ()
+
+    @property
+    def final(self) -> RoundRecord | None:
+        """The round whose submission counts."""
+        return next((each for each in self.rounds if each.round_number == self.best_round), None)
+
+
+class ExecutionRecord(Record):
+    """One execution."""
+
+    execution_id: str
+    user_prompt: str
+    status: ExecutionStatus | Literal["unfinished"]
+    """``unfinished``: there is no summary, since the run goes on or was interrupted."""
+    started_at: datetime | None = None
+    seconds: float | None = None
+    max_rounds: int | None = None
+    teams: tuple[TeamRecord, ...] = ()
+    """By rank; after them those without one, by id."""
+    bill: tuple[ModelUsage, ...] = ()
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """None: a price is not known."""
+    attachments: tuple[AttachmentInfo, ...] = ()
+    reference: str | None = None
+    configuration: JsonValue = None
+    """The settings it was played with, secrets masked; None: not kept."""
+
+    @property
+    def best(self) -> TeamRecord | None:
+        """The winner."""
+        return next((team for team in self.teams if team.rank == 1), None)
