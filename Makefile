@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := dev code local logfire mcp otel web
 
-.PHONY: demo test check soak bench format constraints clean bubblewrap
+.PHONY: demo test check docs soak bench format constraints clean bubblewrap
 
 demo: .venv/ready
 	@$(BIN)/python examples/competition.py
@@ -17,6 +17,10 @@ check: .venv/ready
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The pages that are made from the code: every setting, every option of a metric, every command.
+docs: .venv/ready
+	$(BIN)/python docs/generate.py
 
 # The large counts; minutes, not seconds. What it prints is kept with the date and the command that made it.
 soak: .venv/ready bubblewrap

@@ -5,14 +5,9 @@ from pathlib import Path
 import pytest
 
 from mixseek.config.kinds import KINDS
-from mixseek.config.reference import field_references, markdown
+from mixseek.config.reference import field_references
 
 MANUAL = Path(__file__).parents[2] / "docs" / "configuration.md"
-
-
-def test_the_tables_of_the_manual_are_those_of_the_models() -> None:
-    _, _, tables = MANUAL.read_text(encoding="utf-8").partition("<!-- reference -->\n")
-    assert tables == markdown(), "run python -m mixseek.config.reference and put its output below <!-- reference -->"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,9 +8,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from mixseek import __version__
 
-__all__ = ["app"]
+__all__ = ["COMMANDS", "app"]
 
-_COMMANDS = {
+COMMANDS = {
     "demo": ("mixseek.cli.demo", "Watch a competition on the embedded model; needs no key."),
     "init": ("mixseek.cli.init", "Make a workspace from a template, ready to play."),
     "exec": ("mixseek.cli.exec", "Let the teams of a file compete over a task, and print the best answer."),
@@ -34,11 +34,11 @@ class _LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands.update({name: TyperCommand(name, help=words) for name, (_, words) in _COMMANDS.items()})
+        self.commands.update({name: TyperCommand(name, help=words) for name, (_, words) in COMMANDS.items()})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] in _COMMANDS:
-            module = import_module(_COMMANDS[args[0]][0])
+        if args and args[0] in COMMANDS:
+            module = import_module(COMMANDS[args[0]][0])
             self.commands[args[0]] = typer.main.get_command(module.app)
         return super().resolve_command(ctx, args)
 

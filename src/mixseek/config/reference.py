@@ -1,11 +1,7 @@
-"""Every setting with its limits, default and variable, taken from the models: for ``config list`` and the manual.
-
-``python -m mixseek.config.reference`` prints the tables of ``docs/configuration.md``.
-"""
+"""Every setting with its limits, default and variable, taken from the models: for ``config list`` and the manual."""
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
@@ -152,7 +148,3 @@ def _providers() -> str:
         written = (" or ".join(f"`{name}`" for name in names if name) for names in cells)
         rows.append("| " + " | ".join([*written, f"`{provider.extra}`"]) + " |")
     return "### built-in model providers\n\n" + "\n".join(rows) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(markdown())
