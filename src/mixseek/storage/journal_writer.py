@@ -116,16 +116,22 @@ class JournalWriter:
     # --- in the thread ---
 
     def _run(self) -> None:
-        while batch := self._take():
-            self._commit(batch)
-            _wake(batch)
+        while self._work():
+            pass
         self._close_file()
 
+    def _work(self) -> bool:
+        """Write what waits; its texts are let go of before the next wait, which may be long."""
+        batch = self._take()
+        self._commit(batch)
+        _wake(batch)
+        return bool(batch)
+
     def _take(self) -> list[_Waiting]:
-        """Everything that waits, as soon as anything does; nothing once the writer is closing."""
+        """What waits, as soon as anything does, if not too much at once; nothing once the writer is closing."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
-            batch, self._queue = self._queue, []
+            batch, self._queue = self._queue[:_MOST_RECORDS_AT_ONCE], self._queue[_MOST_RECORDS_AT_ONCE:]
             return batch
 
     def _commit(self, batch: list[_Waiting]) -> None:
@@ -137,6 +143,8 @@ class JournalWriter:
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             for waiting in ready:
                 waiting.error = self._failure(error)
+        for waiting in ready:
+            waiting.row = None
 
     def _failure(self, error: Exception) -> StorageError:
         """An error of its own for each caller, since each adds its own traceback to it."""
@@ -230,6 +238,8 @@ def _insert(connection: sqlite3.Connection, group: list[_Waiting]) -> None:
                 _insert_alone(connection, waiting)
 
 
+_MOST_RECORDS_AT_ONCE = 50
+"""In one commit: their texts are in memory twice meanwhile."""
 _MOST_ROWS_AT_ONCE = 100
 _ROW_ERRORS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError, UnicodeError)
 
