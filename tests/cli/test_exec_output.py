@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mixseek.cli import logs
-from mixseek.cli.logs import LogFormat, LogLevel, start_logging
+from mixseek.cli.logs import LogFormat, LogLevel, LogOptions, start_logging
 from mixseek.redaction import Redactor
 from mixseek.workspace import Workspace
 
@@ -67,7 +67,7 @@ def test_the_console_gets_an_error_in_a_line_and_the_file_its_traceback(
 
 
 def test_verbose_shows_everything_on_the_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    start_logging(Workspace(tmp_path), REDACTOR, verbose=True, file=False)
+    start_logging(Workspace(tmp_path), REDACTOR, LogOptions(verbose=True), file=False)
     logger.debug("a detail")
     logging.getLogger("httpx").debug("a detail of others")
     _fail()
@@ -80,7 +80,7 @@ def test_verbose_shows_everything_on_the_console(tmp_path: Path, capsys: pytest.
 def test_the_level_holds_for_console_and_file(
     level: LogLevel, lines: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start_logging(Workspace(tmp_path), REDACTOR, level=level)
+    start_logging(Workspace(tmp_path), REDACTOR, LogOptions(log_level=level))
     logger.info("one")
     logger.warning("two")
     assert len(capsys.readouterr().err.splitlines()) == lines
@@ -88,7 +88,7 @@ def test_the_level_holds_for_console_and_file(
 
 
 def test_as_json_every_record_is_one_object_on_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    start_logging(Workspace(tmp_path), REDACTOR, log_format=LogFormat.JSON)
+    start_logging(Workspace(tmp_path), REDACTOR, LogOptions(log_format=LogFormat.JSON))
     logger.warning("ä\n\x7f\u202e %s", SECRET)
     _fail()
     printed = capsys.readouterr().err
@@ -103,7 +103,7 @@ def test_as_json_every_record_is_one_object_on_one_line(tmp_path: Path, capsys: 
 def test_without_console_and_file_nothing_is_written_anywhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start_logging(Workspace(tmp_path), REDACTOR, console=False, file=False)
+    start_logging(Workspace(tmp_path), REDACTOR, LogOptions(no_log_console=True), file=False)
     logger.error("nobody hears this")
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
@@ -127,7 +127,7 @@ def test_a_log_that_cannot_be_written_is_told_and_stops_nothing(
 
 def test_the_log_file_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "_MAX_BYTES", 1000)
-    start_logging(Workspace(tmp_path), REDACTOR, console=False)
+    start_logging(Workspace(tmp_path), REDACTOR, LogOptions(no_log_console=True))
     for number in range(200):
         logger.info("line %d", number)
     files = sorted(path.name for path in (tmp_path / "logs").iterdir())

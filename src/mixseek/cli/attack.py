@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mixseek.cli.logs import LogOptions, start_logging, takes_log_options
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import EvaluatorSettings, PriceSettings, PromptBuilderSettings, ProvidersSettings
 from mixseek.errors import ConfigurationError, Problem
+from mixseek.redaction import Redactor
 
 if TYPE_CHECKING:
     from mixseek.attacks.trial import CategoryShift, Trial, TrialReport
@@ -26,6 +28,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command("attack")
+@takes_log_options
 def attack(
     config: Annotated[
         Path, typer.Option("--config", "-c", metavar="FILE", help="The evaluator or the orchestrator file.")
@@ -38,6 +41,8 @@ def attack(
     ] = None,
     output: FormatOption = Format.TEXT,
     workspace: WorkspaceOption = None,
+    *,
+    logs: LogOptions,
 ) -> None:
     """Try to fool the judges of a file, and print how far their scores moved.
 
@@ -46,6 +51,7 @@ def attack(
     """
     use_format(output)
     manager = ConfigurationManager(workspace)
+    start_logging(manager.workspace, Redactor.from_environment(manager.environ), logs)
     # Imported when it is needed: help and mistakes on the command line need no model code.
     from mixseek.attacks import load_attacks
 

@@ -9,15 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mixseek.cli.logs import (
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-    NoLogConsoleOption,
-    NoLogFileOption,
-    VerboseOption,
-    start_logging,
-)
+from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import (
     Format,
     FormatOption,
@@ -35,6 +27,7 @@ from mixseek.config.checks import later_fields
 from mixseek.config.layers import show_path
 from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
 from mixseek.errors import ConfigurationError, StorageError
+from mixseek.events import Listener
 from mixseek.records import Attachment, ExecutionSummary, LeaderBoardEntry
 from mixseek.redaction import Redactor
 
@@ -48,6 +41,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command("exec")
+@takes_log_options
 def exec_(
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The task for all teams.")],
     config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The orchestrator file.")],
@@ -58,11 +52,8 @@ def exec_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and call no model.")] = False,
     output: FormatOption = Format.TEXT,
     workspace: WorkspaceOption = None,
-    verbose: VerboseOption = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    no_log_console: NoLogConsoleOption = False,
-    no_log_file: NoLogFileOption = False,
+    *,
+    logs: LogOptions,
 ) -> None:
     """Let the teams of a file compete over a task, and print the best answer.
 
@@ -72,15 +63,7 @@ def exec_(
     use_format(output)
     _check_prompt(prompt)
     manager = ConfigurationManager(workspace, overrides=_overrides(timeout))
-    start_logging(
-        manager.workspace,
-        Redactor.from_environment(manager.environ),
-        verbose=verbose,
-        level=log_level,
-        log_format=log_format,
-        console=not no_log_console,
-        file=not (no_log_file or dry_run),
-    )
+    start_logging(manager.workspace, Redactor.from_environment(manager.environ), logs, file=not dry_run)
     settings = manager.load_run_settings(config, for_a_run=True)
     attachments = read_attachments(attach or (), manager.workspace)
     _warn_of_what_is_not_in_effect(settings)
@@ -89,7 +72,8 @@ def exec_(
         _print_plan(settings, output)
         return
     redactor = redactor_of(manager.environ, settings.providers)
-    summary = _play(settings, prompt, attachments, redactor)
+    with watching(logs, manager.environ) as listeners:
+        summary = _play(settings, prompt, attachments, redactor, listeners)
     _print_summary(summary, output, redactor)
     raise typer.Exit(_exit_code(summary))
 
@@ -126,13 +110,17 @@ def _rehearse(settings: RunSettings) -> None:
 
 
 def _play(
-    settings: RunSettings, prompt: str, attachments: Sequence[Attachment], redactor: Redactor
+    settings: RunSettings,
+    prompt: str,
+    attachments: Sequence[Attachment],
+    redactor: Redactor,
+    listeners: Sequence[Listener],
 ) -> ExecutionSummary:
     # Imported when all files are right: a mistake in one is told without the second it takes to load model code.
     from mixseek.orchestrator import Orchestrator
 
     progress = Progress(lambda line: warn(redactor.text(line)))
-    orchestrator = Orchestrator(settings.orchestrator, listeners=[progress])
+    orchestrator = Orchestrator(settings.orchestrator, listeners=[progress, *listeners])
     try:
         # What members and metrics of others print must not end up in the result.
         with contextlib.redirect_stdout(sys.stderr):

@@ -1,28 +1,38 @@
-"""Logs of a command: on standard error for people, in ``logs/mixseek.log`` for later; secrets and codes taken out."""
+"""Logs of a command: on standard error for people, in ``logs/mixseek.log`` for later; secrets and codes taken out.
 
+A command that runs models takes the shared options in one line and gets them as one value, :class:`LogOptions`:
+
+    @app.command("team")
+    @takes_log_options  # below the line that registers the command
+    def team(prompt: Prompt, workspace: WorkspaceOption = None, *, logs: LogOptions) -> None:
+        manager = ConfigurationManager(workspace)
+        start_logging(manager.workspace, Redactor.from_environment(manager.environ), logs)
+        with watching(logs, manager.environ) as listeners:
+            Orchestrator(settings, listeners=[progress, *listeners])
+
+``watching`` sends what happens to Logfire or OpenTelemetry if that was asked for, and gives no listeners if it was not.
+"""
+
+import functools
+import inspect
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from logging.handlers import RotatingFileHandler
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from mixseek.cli.output import clean, warn
+from mixseek.events import Listener
 from mixseek.redaction import RedactingFilter, Redactor
 from mixseek.workspace import Workspace
 
-__all__ = [
-    "LogFormat",
-    "LogFormatOption",
-    "LogLevel",
-    "LogLevelOption",
-    "NoLogConsoleOption",
-    "NoLogFileOption",
-    "VerboseOption",
-    "start_logging",
-]
+__all__ = ["LogFormat", "LogLevel", "LogOptions", "start_logging", "takes_log_options", "watching"]
 
 _MAX_BYTES = 10 * 1024 * 1024
 _KEPT_FILES = 5
@@ -46,46 +56,74 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log everything, on the console too.")]
-LogLevelOption = Annotated[
-    LogLevel | None,
-    typer.Option(
-        "--log-level",
-        case_sensitive=False,
-        help="The least that is logged. Without it: warnings on the console, info in the file.",
-    ),
-]
-LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="How log lines are written.")]
-NoLogConsoleOption = Annotated[bool, typer.Option("--no-log-console", help="No log lines on the console.")]
-NoLogFileOption = Annotated[bool, typer.Option("--no-log-file", help="No file logs/mixseek.log in the workspace.")]
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """What was asked for on the command line: a field for each shared option, whose annotation is the option."""
+
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log everything, on the console too.")] = False
+    log_level: Annotated[
+        LogLevel | None,
+        typer.Option(
+            case_sensitive=False,
+            envvar="MIXSEEK_LOG_LEVEL",
+            help="The least that is logged. Without it: warnings on the console, info in the file.",
+        ),
+    ] = None
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(case_sensitive=False, envvar="MIXSEEK_LOG_FORMAT", help="How log lines are written."),
+    ] = LogFormat.TEXT
+    no_log_console: Annotated[bool, typer.Option("--no-log-console", help="No log lines on the console.")] = False
+    no_log_file: Annotated[bool, typer.Option("--no-log-file", help="No file logs/mixseek.log in the workspace.")] = (
+        False
+    )
+
+
+def takes_log_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the shared options in place of its parameter ``logs``, which gets them as one value."""
+    own = inspect.signature(command, eval_str=True)
+    shared = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        for field in fields(LogOptions)
+    ]
+    parameters = [each for each in own.parameters.values() if each.name != "logs"]
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        options = LogOptions(**{field.name: given.pop(field.name) for field in fields(LogOptions)})
+        command(**given, logs=options)
+
+    # What typer reads: it makes an option of each of these.
+    vars(with_options)["__signature__"] = own.replace(parameters=[*parameters, *shared])
+    return with_options
 
 
 def start_logging(
-    workspace: Workspace,
-    redactor: Redactor,
-    *,
-    verbose: bool = False,
-    level: LogLevel | None = None,
-    log_format: LogFormat = LogFormat.TEXT,
-    console: bool = True,
-    file: bool = True,
+    workspace: Workspace, redactor: Redactor, options: LogOptions | None = None, *, file: bool = True
 ) -> None:
-    """Send all that is logged from now on where it was asked for."""
-    asked = LogLevel.DEBUG if verbose else level
+    """Send all that is logged from now on where it was asked for; without ``file`` a command leaves no trace."""
+    options = options or LogOptions()
+    asked = LogLevel.DEBUG if options.verbose else options.log_level
     handlers: list[logging.Handler] = []
-    if console:
-        handlers.append(_console_handler(asked or LogLevel.WARNING, verbose=verbose))
-    if file:
+    if not options.no_log_console:
+        handlers.append(_console_handler(asked or LogLevel.WARNING, verbose=options.verbose))
+    if file and not options.no_log_file:
         handlers += _file_handlers(workspace, asked or LogLevel.INFO)
     for handler in handlers:
         handler.addFilter(RedactingFilter(redactor))
-        if log_format is LogFormat.JSON:
+        if options.log_format is LogFormat.JSON:
             handler.setFormatter(_JsonLines())
     # Without any handler, Python would print warnings by itself.
     _exchange(handlers or [logging.NullHandler()])
     logging.getLogger("mixseek").setLevel(min((handler.level for handler in handlers), default=logging.ERROR))
     # What libraries tell below a warning is about themselves: an HTTP client, for one, tells of every request.
-    logging.root.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    logging.root.setLevel(logging.DEBUG if options.verbose else logging.WARNING)
+
+
+@contextmanager
+def watching(options: LogOptions, environ: Mapping[str, str]) -> Iterator[Sequence[Listener]]:  # noqa: ARG001
+    """The listeners that send what happens elsewhere; when it ends, all they have is sent or given up."""
+    yield ()
 
 
 def _exchange(handlers: list[logging.Handler]) -> None:
