@@ -55,14 +55,14 @@ def main() -> None:
                 {
                     "team_id": "a",
                     "team_name": "Throwers",
-                    "leader": {"model": "local:thrower"},
-                    "members": [{"name": "die", "type": Die, "model": "local:unused", "description": "Throws."}],
+                    "leader": {"model": "loopback:thrower"},
+                    "members": [{"name": "die", "type": Die, "model": "loopback:unused", "description": "Throws."}],
                 },
-                {"team_id": "b", "team_name": "Guessers", "leader": {"model": "local:guesser"}},
+                {"team_id": "b", "team_name": "Guessers", "leader": {"model": "loopback:guesser"}},
             ],
             evaluator={"metrics": [Three()]},
             judgment={"model": "none"},
-            providers={"local": {"base_url": server.base_url}},
+            providers={"loopback": {"base_url": server.base_url}},
             answer_schema=ANSWERS,
             max_rounds=1,
         )
