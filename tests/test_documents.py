@@ -93,7 +93,7 @@ def test_the_page_on_python_plays_without_files_and_tells_of_teams_that_fail(
         assert [file.name for file in tmp_path.iterdir()] == ["compete.py"]
         server.fault(401)
         told = run("compete.py", cwd=tmp_path)
-    assert re.findall(r"^\w+ failed: ", told, re.MULTILINE) == ["Alpha failed: ", "Beta failed: "]
+    assert sorted(re.findall(r"^\w+ failed: ", told, re.MULTILINE)) == ["Alpha failed: ", "Beta failed: "]
 
 
 def test_the_example_without_files_prints_a_leader_board() -> None:
