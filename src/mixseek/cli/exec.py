@@ -1,14 +1,13 @@
 """``mixseek exec``: one competition; its progress goes to standard error, its result to standard output."""
 
 import asyncio
-import contextlib
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mixseek.cli.live import showing
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import (
     Format,
@@ -21,7 +20,6 @@ from mixseek.cli.output import (
     warn,
 )
 from mixseek.cli.plan import plan_of
-from mixseek.cli.progress import Progress
 from mixseek.config.attachments import read_attachments
 from mixseek.config.checks import later_fields
 from mixseek.config.layers import show_path
@@ -119,11 +117,9 @@ def _play(
     # Imported when all files are right: a mistake in one is told without the second it takes to load model code.
     from mixseek.orchestrator import Orchestrator
 
-    progress = Progress(lambda line: warn(redactor.text(line)))
-    orchestrator = Orchestrator(settings.orchestrator, listeners=[progress, *listeners])
     try:
-        # What members and metrics of others print must not end up in the result.
-        with contextlib.redirect_stdout(sys.stderr):
+        with showing(redactor) as progress:
+            orchestrator = Orchestrator(settings.orchestrator, listeners=[progress, *listeners])
             return asyncio.run(orchestrator.execute(prompt, attachments=attachments))
     except KeyboardInterrupt:
         warn(progress.interrupted())

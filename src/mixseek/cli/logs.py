@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from logging.handlers import RotatingFileHandler
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -137,12 +137,23 @@ def _exchange(handlers: list[logging.Handler]) -> None:
 
 
 def _console_handler(level: LogLevel, *, verbose: bool) -> logging.Handler:
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _ToStandardError()
     handler.setLevel(level.upper())
     handler.setFormatter(_Lines("%(levelname)s %(message)s", tracebacks=verbose))
     if not verbose:
         handler.addFilter(_is_news)
     return handler
+
+
+class _ToStandardError(logging.StreamHandler[TextIO]):
+    """Writes to what is standard error at the time: while progress is shown, lines go above the picture."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
 
 
 def _file_handlers(workspace: Workspace, level: LogLevel) -> list[logging.Handler]:

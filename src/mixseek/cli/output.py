@@ -24,6 +24,7 @@ __all__ = [
     "print_text",
     "use_format",
     "warn",
+    "writes_all",
 ]
 
 # Codes that move the cursor, colour, ring or turn the direction of writing, and halves of characters.
@@ -87,7 +88,7 @@ def warn(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """A JSON document on standard output."""
-    text = json.dumps(value, ensure_ascii=not _writes_all(sys.stdout), indent=2, default=str)
+    text = json.dumps(value, ensure_ascii=not writes_all(sys.stdout), indent=2, default=str)
     # What is left to escape stands inside strings, where JSON has one way of writing it.
     typer.echo("\n".join(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n")))
 
@@ -95,12 +96,13 @@ def print_json(value: Any) -> None:
 def _echo(text: str, *, err: bool = False) -> None:
     """What a terminal of another encoding cannot show is written as an escape: an answer is not lost for a letter."""
     stream = sys.stderr if err else sys.stdout
-    if not _writes_all(stream):
+    if not writes_all(stream):
         text = text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
     typer.echo(text, err=err)
 
 
-def _writes_all(stream: TextIO) -> bool:
+def writes_all(stream: TextIO) -> bool:
+    """Whether a stream takes every letter there is."""
     return (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from mixseek.events import (
     Event,
+    Listener,
     MemberFinished,
     RoundFailed,
     RoundFinished,
@@ -18,7 +19,7 @@ from mixseek.events import (
 )
 from mixseek.records import ExecutionSummary
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "words_of"]
 
 _LONGEST_REASON = 200
 
@@ -26,36 +27,49 @@ logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """Listens to a run and tells of it; keeps its summary, which is whole before it is stored."""
+    """Listens to a run and tells of it; keeps its summary, which is whole before it is stored, and all scores.
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    ``also`` hears every event before anything is told of it.
+    """
+
+    def __init__(self, tell: Callable[[str], None], *, also: Listener | None = None) -> None:
         self._tell = tell
+        self._also = also
         self.execution_id: str | None = None
         self.summary: ExecutionSummary | None = None
-        self._rounds = 0
+        self.scores: dict[str, dict[int, float | None]] = {}
+        """For each team the scores of its finished rounds by their number; None: unscored."""
 
     def __call__(self, event: Event) -> None:
         """Tell of one event."""
-        self.execution_id = event.execution_id
-        if isinstance(event, RunFinished):
-            self.summary = event.summary
-        self._rounds += isinstance(event, RoundFinished)
-        words = _words(event)
+        if self._also is not None:
+            self._also(event)
+        self._keep(event)
+        words = words_of(event)
         if words:
             line = f"{event.team_id}: {words}" if event.team_id is not None else words
             self._tell(line)
             logger.info("%s", line)
 
+    def _keep(self, event: Event) -> None:
+        self.execution_id = event.execution_id
+        match event:
+            case RunFinished():
+                self.summary = event.summary
+            case RoundFinished() | RoundFailed():
+                self.scores.setdefault(event.entry.team_id, {})[event.entry.round_number] = event.entry.score
+
     def interrupted(self) -> str:
         """What to say of a run that was stopped from outside."""
         if self.execution_id is None:
             return "interrupted before the run began"
-        if not self._rounds:
+        if not self.scores:
             return f"interrupted before a round of execution {self.execution_id} was finished"
         return f"interrupted: the finished rounds of execution {self.execution_id} are in the database"
 
 
-def _words(event: Event) -> str | None:
+def words_of(event: Event) -> str | None:
+    """One line about an event, without the team's name; None if there is nothing in it to tell."""
     match event:
         case RunStarted():
             count = len(event.team_names)

@@ -1,0 +1,52 @@
+"""Progress as it is seen: real processes in real terminals of many sizes."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mixseek.testing import ModelServerProcess, write_workspace
+from tests.terminals import Terminal
+
+TASK = "What is bamboo for?"
+
+
+@pytest.fixture(scope="module")
+def running_server() -> Iterator[ModelServerProcess]:
+    with ModelServerProcess() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running_server: ModelServerProcess) -> ModelServerProcess:
+    running_server.reset()
+    return running_server
+
+
+def _command(workspace: Path, *arguments: str) -> list[str]:
+    config = str(workspace / "configs" / "orchestrator.toml")
+    return [sys.executable, "-m", "mixseek", "exec", TASK, "-c", config, "-w", str(workspace), *arguments]
+
+
+def _environment(**variables: str) -> dict[str, str]:
+    dropped = ("MIXSEEK_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "PYTEST_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    return {**kept, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", "MIXSEEK_ONLY_LOOPBACK": "1", **variables}
+
+
+def test_a_terminal_shows_every_team_while_it_plays_and_finished_rounds_above(
+    server: ModelServerProcess, tmp_path: Path
+) -> None:
+    write_workspace(tmp_path, teams=2, members=1, max_rounds=2, base_url=server.base_url)
+    server.set_latency(0.5, model="member-1")
+    with Terminal(_command(tmp_path), env=_environment()) as terminal:
+        terminal.until(lambda: terminal.text().count("member member-1") == 2)
+        terminal.until(lambda: "Team A: round 1 " in terminal.text() and " 2/2 " in terminal.text())
+        assert terminal.wait() == 0
+    lines = terminal.text().splitlines()
+    whole = next(number for number, line in enumerate(lines) if "4 of 4 rounds · 2 finished" in line)
+    assert lines[whole + 1] == "Leader board"
+    assert sum(": round " in line for line in lines[:whole]) == 4
+    assert not any(" Phase " in line for line in lines)
