@@ -14,25 +14,23 @@ from pydantic_ai import UserContent
 
 from mixseek.config.schema import JudgmentSettings
 from mixseek.errors import ModelError
-from mixseek.llm import ModelHub, PatientTimeout, ask, model_settings
+from mixseek.llm import ModelHub, PatientTimeout, ask, described, model_settings
 from mixseek.records import ExitReason, ImprovementJudgment, RoundState
+from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION", "Decision", "Judgment", "decide_by_rule", "settle"]
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION = """あなたは、チームがもう一度ラウンドを行う価値があるかを判定する審判です。
-提出履歴のスコアの推移、評価コメント、順位から、次のラウンドで意味のある改善が見込めるかを判断してください。
-改善の余地がはっきり残っていれば継続、改善が見込めない、または十分な品質に達していれば終了とします。
-まず根拠を述べ、そのあとで結論を出してください。"""
+DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION = JAPANESE.judgment_instruction
 
 
 class _Opinion(BaseModel):
     """What the model is asked for; the reasoning comes before the verdict, so that the verdict follows from it."""
 
-    reasoning: str = Field(description="判定の根拠")
-    should_continue: bool = Field(description="次のラウンドを行うならtrue、終了するならfalse")
-    confidence_score: float = Field(ge=0, le=1, description="判定の確信度(0から1)")
+    reasoning: str
+    should_continue: bool
+    confidence_score: float = Field(ge=0, le=1)
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,22 @@ class Decision:
 class Judgment:
     """Decides for a team after each of its rounds; ``beside`` comes with every prompt."""
 
-    def __init__(self, settings: JudgmentSettings, hub: ModelHub, *, beside: Sequence[UserContent] = ()) -> None:
+    def __init__(
+        self,
+        settings: JudgmentSettings,
+        hub: ModelHub,
+        *,
+        beside: Sequence[UserContent] = (),
+        texts: Texts = JAPANESE,
+    ) -> None:
         self.settings = settings
+        self._instruction = settings.system_instruction or texts.judgment_instruction
+        self._form = described(
+            _Opinion,
+            reasoning=texts.judgment_reasoning,
+            should_continue=texts.judgment_should_continue,
+            confidence_score=texts.judgment_confidence,
+        )
         self._beside = beside
         self._model = None if settings.model == "none" else hub.model(settings.model)
 
@@ -66,10 +78,10 @@ class Judgment:
             async with PatientTimeout(timeout_seconds):
                 opinion = await ask(
                     self._model,
-                    _Opinion,
+                    self._form,
                     prompt=prompt,
                     beside=self._beside,
-                    instructions=self.settings.system_instruction or DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION,
+                    instructions=self._instruction,
                     settings=model_settings(self.settings),
                 )
         except TimeoutError:

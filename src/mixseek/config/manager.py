@@ -699,6 +699,8 @@ def _tell_missing_prompts(
         logger.info("no prompt builder file: the default templates are used")
         return
     table = document.get(PROMPT_BUILDER.table or "")
+    if "language" in merged.values:
+        return  # whoever names a language chooses its templates
     for name in PROMPTS:
         if findings.complete and isinstance(table, Mapping) and name not in table:
             findings.problems.append(Problem("is required: a template", shown, f"prompt_builder.{name}"))

@@ -117,7 +117,7 @@ def _default(kind: Kind | None, field: FieldInfo) -> str:
         return computed[1]
     if field.default is None:
         return "not set"
-    if kind is PROMPT_BUILDER and isinstance(field.default, str):
+    if kind is PROMPT_BUILDER and field.annotation is str:
         return "the built-in template"
     return json.dumps(field.default, ensure_ascii=False)
 

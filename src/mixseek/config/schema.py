@@ -37,7 +37,13 @@ from mixseek.config.references import references
 from mixseek.config.shape import SET_BY_THE_LOADER, Words
 from mixseek.errors import ConfigurationError
 from mixseek.records import AgentType
-from mixseek.templating import DEFAULT_EVALUATOR_USER_PROMPT, DEFAULT_JUDGMENT_USER_PROMPT, DEFAULT_TEAM_USER_PROMPT
+from mixseek.templating import (
+    DEFAULT_EVALUATOR_USER_PROMPT,
+    DEFAULT_JUDGMENT_USER_PROMPT,
+    DEFAULT_TEAM_USER_PROMPT,
+    TEXTS,
+    Language,
+)
 
 __all__ = [
     "OLDER_SPELLINGS",
@@ -295,6 +301,10 @@ class PromptBuilderSettings(BaseSettings):
         aliases={f"MIXSEEK_{name.upper()}": name for name in PROMPTS},
     )
 
+    language: Language = Field(
+        default="ja",
+        description="Language of what models are told: of templates that are not set, and of all built-in texts.",
+    )
     team_user_prompt: str = Field(
         default=DEFAULT_TEAM_USER_PROMPT, description="Jinja2 template of what a team is told."
     )
@@ -328,6 +338,14 @@ class PromptBuilderSettings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then our variables; files are the manager's."""
         return init_settings, _VariablesSource(settings_cls)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _templates_of_the_language(cls, data: Any) -> Any:
+        language = data.get("language") if isinstance(data, Mapping) else None
+        if not isinstance(language, str) or language not in TEXTS:
+            return data
+        return {name: getattr(TEXTS[language], name) for name in PROMPTS} | dict(data)
 
     @field_validator(*PROMPTS)
     @classmethod

@@ -33,7 +33,7 @@ from mixseek.config.schema import (
 from mixseek.errors import ConfigurationError, EvaluationError, MixSeekError, Problem, WorkspaceNotFoundError
 from mixseek.evaluator.gates import flags_of
 from mixseek.evaluator.metrics.base import BaseMetric, CodeMetric, Judge, LLMJudgeMetric
-from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, model_settings
+from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, described, model_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.records import EvaluationRequest, EvaluationResult, MetricScore
 from mixseek.workspace import Workspace
@@ -44,8 +44,8 @@ __all__ = ["Evaluator"]
 class _Verdict(BaseModel):
     """What a judge is asked for; the comment comes before the score, so that the score follows from it."""
 
-    evaluator_comment: str = Field(description="評価の理由と、改善のための具体的な助言")
-    score: float = Field(ge=0, le=100, description="スコア(0から100)")
+    evaluator_comment: str
+    score: float = Field(ge=0, le=100)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Evaluator:
         if not entries:
             raise EvaluationError(f"no metric of the settings is named {name!r}: add it to [[metrics]]")
         if isinstance(metric, LLMJudgeMetric) and metric.judge is None:
-            metric.judge = self._judge(entries[0])
+            metric.judge, metric.texts = self._judge(entries[0]), self._builder.texts
         options = metric.options if isinstance(metric, CodeMetric) else None
         needing = {entry.name: entry.use_reference or needs_reference(type(metric), options) for entry in entries}
         self._metrics = [
@@ -171,7 +171,7 @@ class Evaluator:
         metric = make(**entry.options) if options is None else make(options)
         options = metric.options if isinstance(metric, CodeMetric) else options
         if isinstance(metric, LLMJudgeMetric):
-            metric.judge = self._judge(entry)
+            metric.judge, metric.texts = self._judge(entry), self._builder.texts
         weight = 1 / len(self.settings.metrics) if entry.weight is None else entry.weight
         needing = entry.use_reference or needs_reference(found, options)
         return _Weighed(entry.name, metric, weight, needing, options)
@@ -202,13 +202,15 @@ class Evaluator:
     def _judge(self, entry: MetricSettings) -> Judge:
         params = _parameters(entry, self.settings)
         model = self._hub.model(entry.model or self.settings.llm_default.model or self.settings.default_model)
+        texts = self._builder.texts
+        form = described(_Verdict, evaluator_comment=texts.verdict_comment, score=texts.verdict_score)
 
         async def judge(metric_name: str, instruction: str, user_query: str, submission: str) -> MetricScore:
             request = EvaluationRequest(user_query=user_query, submission=submission)
             prompts = _prompts.get() or _Prompts(self.build_prompt(request), None)
             verdict = await ask(
                 model,
-                _Verdict,
+                form,
                 prompt=(prompts.with_reference if entry.use_reference else None) or prompts.plain,
                 beside=self._beside,
                 instructions=entry.system_instruction or instruction,

@@ -1,6 +1,6 @@
 """The only place that knows model providers: ``"provider:name"`` to a model, its calls bounded, retried and counted."""
 
-from mixseek.llm.asking import ask, ask_for_text, message
+from mixseek.llm.asking import ask, ask_for_text, described, message
 from mixseek.llm.attached import attached, attached_text
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.calls import (
@@ -39,6 +39,7 @@ __all__ = [
     "current_hub",
     "current_meter",
     "current_scope",
+    "described",
     "message",
     "messages_from_json",
     "messages_to_json",

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 from pydantic_ai import (
     ModelMessage,
     ModelRequest,
@@ -26,7 +27,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from mixseek.errors import ModelOutputError
 from mixseek.llm.watched import DEFAULT_MAX_RETRIES
 
-__all__ = ["ask", "ask_for_text", "message"]
+__all__ = ["ask", "ask_for_text", "described", "message"]
 
 OutputT = TypeVar("OutputT", bound=BaseModel)
 
@@ -82,6 +83,16 @@ async def ask_for_text(
     said = [*history, request]
     answer = await model.request(said, settings, ModelRequestParameters(instruction_parts=instructed))
     return [*said, answer]
+
+
+@lru_cache(maxsize=64)
+def described(output_type: type[OutputT], **fields: str) -> type[OutputT]:
+    """A form like ``output_type`` whose fields are explained to the model in these words."""
+    told = {name: copy(output_type.model_fields[name]) for name in fields}
+    for name, field in told.items():
+        field.description = fields[name]
+    made: dict[str, Any] = {name: (field.annotation, field) for name, field in told.items()}
+    return create_model(output_type.__name__, __base__=output_type, __doc__=output_type.__doc__, **made)
 
 
 def message(prompt: str, beside: Sequence[UserContent]) -> str | list[UserContent]:

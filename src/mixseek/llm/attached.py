@@ -12,6 +12,7 @@ from pydantic_ai.profiles import ModelProfile
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import Attachment
+from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["attached", "attached_text", "kept_content"]
 
@@ -27,25 +28,23 @@ _FLAGS = {
 _KEPT = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-def attached(attachments: Sequence[Attachment], model: Model) -> list[UserContent]:
+def attached(attachments: Sequence[Attachment], model: Model, texts: Texts = JAPANESE) -> list[UserContent]:
     """All that ``model`` can see of them."""
     parts: list[UserContent] = []
     for attachment in attachments:
         if attachment.is_text:
-            parts.append(_text(attachment))
+            parts.append(_text(attachment, texts))
         elif _can_see(model, attachment):
-            parts += [f"添付ファイル {_named(attachment)}:", _binary(attachment)]
+            parts += [_told(texts.attachment, attachment, texts), _binary(attachment)]
         else:
-            parts.append(f"添付ファイル {_named(attachment)} は、このモデルでは見ることができません。")
+            parts.append(_told(texts.attachment_not_seen, attachment, texts))
     return parts
 
 
-def attached_text(attachments: Sequence[Attachment]) -> list[UserContent]:
+def attached_text(attachments: Sequence[Attachment], texts: Texts = JAPANESE) -> list[UserContent]:
     """Their texts, and the names of the others: what judges see."""
     return [
-        _text(attachment)
-        if attachment.is_text
-        else f"添付ファイル {_named(attachment)} はテキストではないため、内容は示されていません。"
+        _text(attachment, texts) if attachment.is_text else _told(texts.attachment_not_text, attachment, texts)
         for attachment in attachments
     ]
 
@@ -60,9 +59,10 @@ def kept_content(part: UserContent) -> UserContent:
     return part
 
 
-def _text(attachment: Attachment) -> TextContent:
-    shown = f"添付ファイル {_named(attachment)}:\n{fenced(attachment.decoded() or '', new_nonce())}"
-    kept = f"[{_named(attachment)}, sha256:{attachment.sha256}]"
+def _text(attachment: Attachment, texts: Texts) -> TextContent:
+    content = fenced(attachment.decoded() or "", new_nonce(), texts)
+    shown = f"{_told(texts.attachment, attachment, texts)}\n{content}"
+    kept = f"[{_named(attachment, texts)}, sha256:{attachment.sha256}]"
     return TextContent(shown, metadata={"attachment": kept})
 
 
@@ -70,8 +70,13 @@ def _binary(attachment: Attachment) -> BinaryContent:
     return BinaryContent(attachment.data, media_type=attachment.media_type, identifier=f"sha256:{attachment.sha256}")
 
 
-def _named(attachment: Attachment) -> str:
-    return f"「{one_line(attachment.name)}」({one_line(attachment.media_type)}, {attachment.size} bytes)"
+def _told(words: str, attachment: Attachment, texts: Texts) -> str:
+    return words.format(attachment=_named(attachment, texts))
+
+
+def _named(attachment: Attachment, texts: Texts) -> str:
+    name, media_type = one_line(attachment.name), one_line(attachment.media_type)
+    return texts.attachment_name.format(name=name, media_type=media_type, size=attachment.size)
 
 
 def _hash(data: bytes) -> str:

@@ -14,7 +14,6 @@ from mixseek.config.schema import PromptBuilderSettings
 from mixseek.prompt_builder.budget import fit
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import (
-    NO_HISTORY,
     Detail,
     format_ranking_table,
     format_submission_history,
@@ -23,7 +22,7 @@ from mixseek.prompt_builder.formatters import (
 )
 from mixseek.prompt_builder.models import EvaluatorPromptContext, RoundPromptContext
 from mixseek.records import RankingSource
-from mixseek.templating import compile_template
+from mixseek.templating import TEXTS, Texts, compile_template
 
 __all__ = ["UserPromptBuilder"]
 
@@ -52,6 +51,7 @@ class UserPromptBuilder:
         self.settings = (
             given if isinstance(given, PromptBuilderSettings) else read_prompt_builder_settings(Path(str(given)))
         )
+        self.texts = TEXTS[self.settings.language]
         self.store = store
         self._clock = clock
         self._nonce = nonce
@@ -63,9 +63,11 @@ class UserPromptBuilder:
         now = self._clock()
 
         def render(detail: Detail) -> str:
-            history = NO_HISTORY if first else format_submission_history(context.round_history, detail)
-            table = _ranking_table(context, ranking, detail)
-            return self._render("team_user_prompt", _round_values(context, now, ranking, history, table))
+            history = (
+                self.texts.no_history if first else format_submission_history(context.round_history, detail, self.texts)
+            )
+            table = self._ranking_table(context, ranking, detail)
+            return self._render("team_user_prompt", self._round_values(context, now, ranking, history, table))
 
         return await self._within_budget(render, context, ranking)
 
@@ -75,11 +77,11 @@ class UserPromptBuilder:
         now, nonce = self._clock(), self._nonce()
 
         def render(detail: Detail) -> str:
-            history = format_submission_history(context.round_history, detail)
-            table = _ranking_table(context, ranking, detail)
-            fenced_history = fenced(history, nonce) if context.round_history else history
-            fenced_table = fenced(table, nonce) if ranking else table
-            values = _round_values(context, now, ranking, fenced_history, fenced_table)
+            history = format_submission_history(context.round_history, detail, self.texts)
+            table = self._ranking_table(context, ranking, detail)
+            fenced_history = fenced(history, nonce, self.texts) if context.round_history else history
+            fenced_table = fenced(table, nonce, self.texts) if ranking else table
+            values = self._round_values(context, now, ranking, fenced_history, fenced_table)
             return self._render("judgment_user_prompt", values)
 
         return await self._within_budget(render, context, ranking)
@@ -87,21 +89,21 @@ class UserPromptBuilder:
     def build_evaluator_prompt(self, context: EvaluatorPromptContext) -> str:
         """The prompt of a judge: the question, and the submission and any reference answer as data in fences."""
         nonce = self._nonce()
-        reference = "" if context.reference is None else fenced(context.reference, nonce)
+        reference = "" if context.reference is None else fenced(context.reference, nonce, self.texts)
         values = {
             "user_prompt": context.user_query,
-            "submission": fenced(context.submission, nonce),
+            "submission": fenced(context.submission, nonce, self.texts),
             "reference": reference,
             "current_datetime": self._clock(),
         }
         prompt = self._render("evaluator_user_prompt", values)
         # A template that was written without a thought of references still shows one to a judge that has to see it.
         if reference and prompt == self._render("evaluator_user_prompt", {**values, "reference": ""}):
-            return f"{prompt.rstrip()}\n\n# 参照回答\n{reference}\n"
+            return f"{prompt.rstrip()}\n\n{self.texts.reference}\n{reference}\n"
         return prompt
 
     def _render(self, name: str, values: Mapping[str, object]) -> str:
-        return compile_template(getattr(self.settings, name), name).render(values)
+        return compile_template(getattr(self.settings, name), name).render(values, self.texts)
 
     async def _ranking(self, context: RoundPromptContext) -> Ranking | None:
         store = context.store or self.store
@@ -118,24 +120,24 @@ class UserPromptBuilder:
         # Loading the tokenizer's vocabulary takes long enough to hold up every other team.
         return await asyncio.to_thread(fit, render, config, what, **sizes)
 
+    def _round_values(
+        self, context: RoundPromptContext, now: str, ranking: Ranking | None, history: str, table: str
+    ) -> dict[str, object]:
+        return {
+            "user_prompt": context.user_prompt,
+            "round_number": context.round_number,
+            "submission_history": history,
+            "ranking_table": table,
+            "team_position_message": _position_message(context.team_id, ranking or (), self.texts),
+            "current_datetime": now,
+        }
 
-def _round_values(
-    context: RoundPromptContext, now: str, ranking: Ranking | None, history: str, table: str
-) -> dict[str, object]:
-    return {
-        "user_prompt": context.user_prompt,
-        "round_number": context.round_number,
-        "submission_history": history,
-        "ranking_table": table,
-        "team_position_message": _position_message(context.team_id, ranking or ()),
-        "current_datetime": now,
-    }
+    def _ranking_table(self, context: RoundPromptContext, ranking: Ranking | None, detail: Detail) -> str:
+        if ranking is None:
+            return ""
+        return format_ranking_table(ranking, context.team_id, context.team_name, detail, self.texts)
 
 
-def _ranking_table(context: RoundPromptContext, ranking: Ranking | None, detail: Detail) -> str:
-    return "" if ranking is None else format_ranking_table(ranking, context.team_id, context.team_name, detail)
-
-
-def _position_message(team_id: str, ranking: Ranking) -> str:
+def _position_message(team_id: str, ranking: Ranking, texts: Texts) -> str:
     places = [place for place, row in enumerate(ranking, 1) if row["team_id"] == team_id]
-    return generate_position_message(places[0], len(ranking)) if places else ""
+    return generate_position_message(places[0], len(ranking), texts) if places else ""

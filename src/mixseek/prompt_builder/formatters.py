@@ -1,4 +1,4 @@
-"""Pure functions from records to the Japanese text that a team, an evaluator or a judgment reads.
+"""Pure functions from records to the text that a team, an evaluator or a judgment reads.
 
 ``format_submission_history`` and ``format_ranking_table`` show everything, unless a :class:`Detail` says how much of it
 a prompt with a token budget may show.
@@ -6,7 +6,7 @@ a prompt with a token budget may show.
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,12 +14,10 @@ from typing import Any
 from mixseek.clock import current_datetime
 from mixseek.prompt_builder.fence import neutralised
 from mixseek.records import EvaluationResult, RoundState
+from mixseek.templating import JAPANESE, Texts
 
 __all__ = [
     "EVERYTHING",
-    "NO_HISTORY",
-    "NO_RANKING",
-    "UNSCORED",
     "Detail",
     "format_ranking_table",
     "format_submission_history",
@@ -30,10 +28,6 @@ __all__ = [
     "score_trend",
 ]
 
-NO_HISTORY = "まだ過去のSubmissionはありません。"
-NO_RANKING = "現在はランキング情報がありません。"
-UNSCORED = "評価なし"
-_CUT = "...[中略]..."
 _LONGEST_NAME = 200
 
 
@@ -56,42 +50,48 @@ class Detail:
 EVERYTHING = Detail()
 
 
-def format_submission_history(round_history: Sequence[RoundState], detail: Detail = EVERYTHING) -> str:
+def format_submission_history(
+    round_history: Sequence[RoundState], detail: Detail = EVERYTHING, texts: Texts = JAPANESE
+) -> str:
     """A team's past rounds in their order, whatever order they come in."""
     if not round_history:
-        return NO_HISTORY
+        return texts.no_history
     rounds = sorted(round_history, key=lambda state: state.round_number)
     shown = rounds if detail.rounds is None else rounds[-max(detail.rounds, 1) :]
-    parts = [_format_round(state, detail, newest=state is rounds[-1]) for state in shown]
-    trend = score_trend([state.evaluation_score for state in rounds]) if detail.trend else ""
+    parts = [_format_round(state, detail, texts, newest=state is rounds[-1]) for state in shown]
+    trend = score_trend([state.evaluation_score for state in rounds], texts) if detail.trend else ""
     return "\n\n".join(filter(None, [*parts, trend]))
 
 
 def format_ranking_table(
-    ranking: Sequence[dict[str, Any]], team_id: str, team_name: str | None = None, detail: Detail = EVERYTHING
+    ranking: Sequence[dict[str, Any]],
+    team_id: str,
+    team_name: str | None = None,
+    detail: Detail = EVERYTHING,
+    texts: Texts = JAPANESE,
 ) -> str:
     """The leader board, a line for each team in the order given, the own team in bold."""
     if not ranking:
-        return NO_RANKING
+        return texts.no_ranking
     lines = []
     for rank, row in enumerate(ranking, 1):
         own = row["team_id"] == team_id
         if own or detail.teams is None or rank <= detail.teams:
             name = team_name if own and team_name else row["team_name"]
-            lines.append(_ranking_line(rank, name, row["max_score"], row["total_rounds"], own=own))
+            lines.append(_ranking_line(rank, name, row, texts, own=own))
     return "\n".join(lines)
 
 
-def generate_position_message(position: int, total_teams: int) -> str:
+def generate_position_message(position: int, total_teams: int, texts: Texts = JAPANESE) -> str:
     """What a team is told about its place."""
     if total_teams < 1:
         raise ValueError("Invalid total_teams")
     if not 1 <= position <= total_teams:
         raise ValueError("Invalid position")
     if position == 1:
-        return "🏆 現在、あなたのチームは1位です！この調子で頑張ってください。"
-    praise = "素晴らしい成績です！" if position <= 3 else ""
-    return f"現在、{total_teams}チーム中{position}位です。{praise}"
+        return texts.first_place
+    told = texts.high_place if position <= 3 else texts.place
+    return told.format(total=total_teams, position=position)
 
 
 def get_current_datetime_with_timezone() -> str:
@@ -99,13 +99,13 @@ def get_current_datetime_with_timezone() -> str:
     return current_datetime()
 
 
-def score_trend(scores: Sequence[float | None]) -> str:
+def score_trend(scores: Sequence[float | None], texts: Texts = JAPANESE) -> str:
     """How a team's scores went, from two scored rounds on."""
     scored = [f"{score:.2f}" for score in scores if score is not None]
-    return f"スコア推移: {' → '.join(scored)}" if len(scored) > 1 else ""
+    return texts.trend.format(scores=" → ".join(scored)) if len(scored) > 1 else ""
 
 
-def preview(text: str, chars: int | None) -> str:
+def preview(text: str, chars: int | None, texts: Texts = JAPANESE) -> str:
     """``text``, or its head and tail when it is longer than one and a half times ``chars``.
 
     >>> preview("あ" * 20, 10)
@@ -113,7 +113,7 @@ def preview(text: str, chars: int | None) -> str:
     """
     if chars is None or len(text) <= chars + chars // 2:
         return text
-    return f"{text[:chars]}{_CUT}{text[len(text) - chars // 2 :]}"
+    return f"{text[:chars]}{texts.cut}{text[len(text) - chars // 2 :]}"
 
 
 @lru_cache(maxsize=1024)
@@ -132,24 +132,26 @@ def _may_stand_in_a_line(char: str) -> bool:
     return unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} or char == "\u200d"
 
 
-def _format_round(state: RoundState, detail: Detail, *, newest: bool) -> str:
-    lines = [f"## ラウンド {state.round_number}"]
+def _format_round(state: RoundState, detail: Detail, texts: Texts, *, newest: bool) -> str:
+    lines = [texts.round.format(number=state.round_number)]
     if state.evaluation_score is None:
-        lines += [f"スコア: {UNSCORED}", f"理由: {preview(_reason(state), detail.preview_chars)}"]
+        reason = preview(_reason(state, texts), detail.preview_chars, texts)
+        lines += [texts.score.format(score=texts.unscored), texts.reason.format(reason=reason)]
     else:
-        lines.append(f"スコア: {state.evaluation_score:.2f}/100")
+        lines.append(texts.score.format(score=f"{state.evaluation_score:.2f}/100"))
         if detail.scores:
-            lines += ["スコア詳細:", json.dumps(state.score_details, ensure_ascii=False, indent=2)]
+            lines += [texts.score_details, json.dumps(state.score_details, ensure_ascii=False, indent=2)]
         elif newest and detail.feedback and (feedback := _feedback(state)):
-            lines.append(f"フィードバック: {preview(feedback, detail.preview_chars)}")
+            lines.append(texts.feedback.format(feedback=preview(feedback, detail.preview_chars, texts)))
     if detail.submissions:
-        lines.append(f"あなたの提出内容: {preview(state.submission_content, detail.preview_chars)}")
+        shown = preview(state.submission_content, detail.preview_chars, texts)
+        lines.append(texts.submission.format(submission=shown))
     return "\n".join(lines)
 
 
-def _reason(state: RoundState) -> str:
+def _reason(state: RoundState, texts: Texts) -> str:
     reason = state.score_details.get("reason") or state.evaluation_feedback
-    return one_line(str(reason)) or "記録がありません"
+    return one_line(str(reason)) or texts.no_reason
 
 
 def _feedback(state: RoundState) -> str:
@@ -157,7 +159,8 @@ def _feedback(state: RoundState) -> str:
     return state.evaluation_feedback or kept.feedback_summary
 
 
-def _ranking_line(rank: int, name: str, score: float, rounds: int, *, own: bool) -> str:
-    mark = " (あなたのチーム)" if own else ""
-    line = f"#{rank} {one_line(name)}{mark} - スコア: {score:.2f}/100 (ラウンド数: {rounds})"
+def _ranking_line(rank: int, name: str, row: Mapping[str, Any], texts: Texts, *, own: bool) -> str:
+    shown = texts.own_team.format(name=one_line(name)) if own else one_line(name)
+    score, rounds = f"{row['max_score']:.2f}", row["total_rounds"]
+    line = texts.ranking_line.format(rank=rank, name=shown, score=score, rounds=rounds)
     return f"**{line}**" if own else line

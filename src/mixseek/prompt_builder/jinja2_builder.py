@@ -13,7 +13,7 @@ from mixseek.prompt_builder.formatters import Detail, one_line
 from mixseek.prompt_builder.models import LeaderboardEntry, SubmissionRecord
 from mixseek.prompt_builder.strategy import narrowed, with_evaluations
 from mixseek.records import EvaluationResult
-from mixseek.templating import PROMPT_FILTERS, Template, compile_template
+from mixseek.templating import JAPANESE, PROMPT_FILTERS, Template, Texts, compile_template
 
 __all__ = ["Jinja2PromptBuilder", "setup_jinja2_environment"]
 
@@ -26,16 +26,19 @@ def setup_jinja2_environment(env: jinja2.Environment) -> None:
 class Jinja2PromptBuilder:
     """Prompts from ``initial_prompt.jinja2`` and ``continuation_prompt.jinja2``, read once, rendered in the sandbox."""
 
-    def __init__(self, template_dir: Path | str, config: RoundPromptConfig | None = None) -> None:
+    def __init__(
+        self, template_dir: Path | str, config: RoundPromptConfig | None = None, *, texts: Texts = JAPANESE
+    ) -> None:
         self._initial = _read_template(Path(template_dir), "initial_prompt")
         self._continuation = _read_template(Path(template_dir), "continuation_prompt")
         self._config = config
+        self._texts = texts
 
     def build_initial_prompt(self, user_query: str, team_id: str, metadata: Mapping[str, Any] | None = None) -> str:
         """The prompt of round 1, from ``initial_prompt.jinja2``."""
         values = {"user_query": user_query, "team_id": team_id, "team_name": _team_name(team_id, metadata)}
         what = f"the prompt of round 1 for team {team_id!r}"
-        return fit(lambda _: self._initial.render(values), self._config, what)
+        return fit(lambda _: self._initial.render(values, self._texts), self._config, what)
 
     def build_continuation_prompt(
         self,
@@ -52,7 +55,7 @@ class Jinja2PromptBuilder:
         records = with_evaluations(submission_history, evaluation_feedback)
 
         def render(detail: Detail) -> str:
-            shown, teams = narrowed(records, leaderboard_ranking, team_id, detail)
+            shown, teams = narrowed(records, leaderboard_ranking, team_id, detail, self._texts)
             return self._continuation.render(
                 {
                     "user_query": user_query,
@@ -63,7 +66,8 @@ class Jinja2PromptBuilder:
                     "evaluation_feedback": _newest(evaluation_feedback, len(shown)) if detail.scores else [],
                     "leaderboard_ranking": teams,
                     "current_team_rank": current_team_rank,
-                }
+                },
+                self._texts,
             )
 
         what = f"the prompt of round {round_number} for team {team_id!r}"

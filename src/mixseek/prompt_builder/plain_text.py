@@ -1,25 +1,25 @@
-"""The prompt strategy that needs no template: fixed Japanese text with the past filled in."""
+"""The prompt strategy that needs no template: fixed text with the past filled in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mixseek.config.schema import RoundPromptConfig
 from mixseek.prompt_builder.budget import fit
-from mixseek.prompt_builder.formatters import UNSCORED, Detail, score_trend
+from mixseek.prompt_builder.formatters import Detail, score_trend
 from mixseek.prompt_builder.models import LeaderboardEntry, SubmissionRecord
 from mixseek.prompt_builder.strategy import narrowed, with_evaluations
 from mixseek.records import EvaluationResult
+from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["PlainTextPromptBuilder", "build_round_prompt"]
-
-_NO_HISTORY = "（過去のSubmissionはありません）"
 
 
 class PlainTextPromptBuilder:
     """Prompts as plain text; without a configuration there is no limit to what they show."""
 
-    def __init__(self, config: RoundPromptConfig | None = None) -> None:
+    def __init__(self, config: RoundPromptConfig | None = None, *, texts: Texts = JAPANESE) -> None:
         self._config = config
+        self._texts = texts
 
     def build_initial_prompt(
         self,
@@ -28,7 +28,7 @@ class PlainTextPromptBuilder:
         metadata: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt of round 1: the task alone."""
-        prompt = f"ユーザのクエリに対して、最良の回答を提供してください。\n\nクエリ:\n{user_query}"
+        prompt = self._texts.plain.initial.format(query=user_query)
         return fit(lambda _: prompt, self._config, f"the prompt of round 1 for team {team_id!r}")
 
     def build_continuation_prompt(
@@ -46,11 +46,11 @@ class PlainTextPromptBuilder:
         records = with_evaluations(submission_history, evaluation_feedback)
 
         def render(detail: Detail) -> str:
-            shown, teams = narrowed(records, leaderboard_ranking, team_id, detail)
-            trend = score_trend([record.score for record in records]) if detail.trend else ""
-            history = _history_text(shown, trend, detail)
-            ranking = _ranking_text(teams, current_team_rank, team_id)
-            return _continuation_text(user_query, history, ranking, current_team_rank)
+            shown, teams = narrowed(records, leaderboard_ranking, team_id, detail, self._texts)
+            trend = score_trend([record.score for record in records], self._texts) if detail.trend else ""
+            history = _history_text(shown, trend, detail, self._texts)
+            ranking = _ranking_text(teams, current_team_rank, team_id, self._texts)
+            return _continuation_text(user_query, history, ranking, current_team_rank, self._texts)
 
         what = f"the prompt of round {round_number} for team {team_id!r}"
         return fit(render, self._config, what, rounds=len(records), teams=len(leaderboard_ranking))
@@ -80,38 +80,34 @@ def build_round_prompt(
     )
 
 
-def _continuation_text(user_query: str, history: str, ranking: str, rank: int | None) -> str:
-    place = "" if rank is None else f"（{rank}位）"
-    return (
-        "ユーザのクエリに対して、継続的に改善した回答を提供してください。\n\n"
-        f"元のクエリ:\n{user_query}\n\n"
-        f"これまでのあなたのSubmission履歴と評価結果:\n{history}\n\n"
-        f"チーム全体のランキング:\n{ranking}\n\n"
-        "このラウンドでの改善点:\n"
-        "- 前回の評価フィードバックに基づいて改善してください\n"
-        f"- 自分たちの現在順位{place}を念頭に、品質向上に注力してください"
-    )
+def _continuation_text(user_query: str, history: str, ranking: str, rank: int | None, texts: Texts) -> str:
+    place = "" if rank is None else texts.plain.place.format(rank=rank)
+    return texts.plain.continuation.format(query=user_query, history=history, ranking=ranking, place=place)
 
 
-def _history_text(records: Sequence[SubmissionRecord], trend: str, detail: Detail) -> str:
-    rounds = [_round_text(record, detail) for record in records]
-    return "\n\n".join(filter(None, [*rounds, trend])) or _NO_HISTORY
+def _history_text(records: Sequence[SubmissionRecord], trend: str, detail: Detail, texts: Texts) -> str:
+    rounds = [_round_text(record, detail, texts) for record in records]
+    return "\n\n".join(filter(None, [*rounds, trend])) or texts.plain.no_history
 
 
-def _round_text(record: SubmissionRecord, detail: Detail) -> str:
-    lines = [f"ラウンド {record.round_number}:"]
+def _round_text(record: SubmissionRecord, detail: Detail, texts: Texts) -> str:
+    plain = texts.plain
+    lines = [plain.round.format(number=record.round_number)]
     if detail.submissions:
-        lines.append(f"- Submission: {record.content}")
-    lines.append(f"- スコア: {UNSCORED if record.score is None else f'{record.score:.1f}/100'}")
+        lines.append(plain.submission.format(submission=record.content))
+    score = texts.unscored if record.score is None else f"{record.score:.1f}/100"
+    lines.append(plain.score.format(score=score))
     if record.feedback:
-        lines.append(f"- フィードバック: {record.feedback}")
+        lines.append(plain.feedback.format(feedback=record.feedback))
     return "\n".join(lines)
 
 
-def _ranking_text(teams: Sequence[LeaderboardEntry], rank: int | None, team_id: str) -> str:
-    lines = ["全チーム最高スコアランキング:"]
+def _ranking_text(teams: Sequence[LeaderboardEntry], rank: int | None, team_id: str, texts: Texts) -> str:
+    plain = texts.plain
+    lines = [plain.ranking]
     for entry in teams:
-        mark = " ← あなたのチーム" if entry.team_id == team_id else ""
-        lines.append(f"  {entry.rank}位: {entry.team_name} (スコア: {entry.best_score:.1f}/100){mark}")
-    place = "まだありません" if rank is None else f"{rank}位"
-    return "\n".join([*lines, "", f"あなたのチームの現在順位: {place}"])
+        mark = plain.own_team if entry.team_id == team_id else ""
+        score = f"{entry.best_score:.1f}"
+        lines.append(plain.ranking_line.format(rank=entry.rank, name=entry.team_name, score=score) + mark)
+    place = plain.no_place if rank is None else plain.place_in_ranking.format(rank=rank)
+    return "\n".join([*lines, "", plain.own_place.format(place=place)])

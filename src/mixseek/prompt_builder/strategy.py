@@ -7,6 +7,7 @@ from mixseek.prompt_builder.formatters import EVERYTHING, Detail, one_line, prev
 from mixseek.prompt_builder.models import LeaderboardEntry, RoundContext, RoundPromptContext, SubmissionRecord
 from mixseek.prompt_builder.protocol import PromptBuilder
 from mixseek.records import EvaluationResult, RankingSource, RoundState
+from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["StrategyPromptBuilder", "narrowed", "with_evaluations"]
 
@@ -65,7 +66,11 @@ def with_evaluations(
 
 
 def narrowed(
-    records: Sequence[SubmissionRecord], ranking: Sequence[LeaderboardEntry], team_id: str, detail: Detail = EVERYTHING
+    records: Sequence[SubmissionRecord],
+    ranking: Sequence[LeaderboardEntry],
+    team_id: str,
+    detail: Detail = EVERYTHING,
+    texts: Texts = JAPANESE,
 ) -> tuple[list[SubmissionRecord], list[LeaderboardEntry]]:
     """The part of history and ranking that ``detail`` shows; the latest round and the own team always stay."""
     shown = list(records) if detail.rounds is None else list(records[-max(detail.rounds, 1) :])
@@ -74,12 +79,12 @@ def narrowed(
         for entry in ranking
         if detail.teams is None or entry.rank <= detail.teams or entry.team_id == team_id
     ]
-    return [_shortened(record, detail) for record in shown], teams
+    return [_shortened(record, detail, texts) for record in shown], teams
 
 
-def _shortened(record: SubmissionRecord, detail: Detail) -> SubmissionRecord:
-    content = preview(record.content, detail.preview_chars) if detail.submissions else ""
-    feedback = preview(record.feedback, detail.preview_chars) if detail.feedback else ""
+def _shortened(record: SubmissionRecord, detail: Detail, texts: Texts) -> SubmissionRecord:
+    content = preview(record.content, detail.preview_chars, texts) if detail.submissions else ""
+    feedback = preview(record.feedback, detail.preview_chars, texts) if detail.feedback else ""
     return record.model_copy(update={"content": content, "feedback": feedback})
 
 

@@ -67,6 +67,7 @@ from mixseek.records import (
 from mixseek.round_controller.prompts import RoundPrompts
 from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
 from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.templating import TEXTS
 from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -125,7 +126,10 @@ class RoundController:
             save_db=save_db,
             providers=ConfigurationManager(self._place).get_providers_settings(),
         )
-        self._members = [MemberAgentFactory.create_agent(each, workspace=self._place) for each in self._team.members]
+        texts = TEXTS[prompt_builder_settings.language]
+        self._members = [
+            MemberAgentFactory.create_agent(each, workspace=self._place, texts=texts) for each in self._team.members
+        ]
         for member in self._members:
             member.check_model(self._run.hub)
         self._schema = self._own_schema() or answer_schema
@@ -135,13 +139,14 @@ class RoundController:
             self._run.hub,
             answer_schema=self._schema,
             attachments=task.attachments,
+            texts=texts,
         )
-        read = attached_text(task.attachments)
+        read = attached_text(task.attachments, texts)
         self._evaluator = Evaluator(
             evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root, beside=read
         )
         self._evaluator.require_reference(task.reference)
-        self._judgment = Judgment(judgment_settings, self._run.hub, beside=read)
+        self._judgment = Judgment(judgment_settings, self._run.hub, beside=read, texts=texts)
         self._prompts = RoundPrompts(
             prompt_builder_settings,
             strategy=prompt_builder,

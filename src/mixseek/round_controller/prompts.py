@@ -40,7 +40,7 @@ class RoundPrompts:
             settings = settings.model_copy(update={"round_prompt": config})
         self._clock, self._nonce = "", ""
         self._own = UserPromptBuilder(settings=settings, clock=self._tell_time, nonce=self._draw_nonce)
-        self._team = _team_builder(self._own, strategy, template_dir, settings.round_prompt)
+        self._team = _team_builder(self._own, strategy, template_dir)
         self._journal = journal
 
     async def team_prompt(self, context: RoundPromptContext) -> str:
@@ -125,10 +125,9 @@ def _team_builder(
     own: UserPromptBuilder,
     strategy: PromptBuilder | TeamPromptBuilder | None,
     template_dir: Path | None,
-    config: RoundPromptConfig | None,
 ) -> TeamPromptBuilder:
     if strategy is None and template_dir is not None:
-        strategy = Jinja2PromptBuilder(template_dir, config)
+        strategy = Jinja2PromptBuilder(template_dir, own.settings.round_prompt, texts=own.texts)
     if strategy is None:
         return own
     return StrategyPromptBuilder(strategy) if isinstance(strategy, PromptBuilder) else strategy

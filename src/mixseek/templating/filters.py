@@ -18,7 +18,7 @@ from mixseek.templating.access import count_line_breaks, count_spaces, price_joi
 from mixseek.templating.failures import require
 from mixseek.templating.operators import apply_binary, format_percent, refuse_undefined
 from mixseek.templating.purse import MAX_WIDTH, PIECE, Call, Purse, Weight
-from mixseek.templating.variables import PROMPT_FILTERS
+from mixseek.templating.variables import PROMPT_FILTERS, format_score
 
 __all__ = ["GUARDED_FILTERS", "GUARDED_TESTS", "purse_of"]
 
@@ -359,8 +359,14 @@ def _int(context: Context, value: Any, default: int = 0, base: int = 10) -> obje
     return purse_of(context).keep(FILTERS["int"](value, default, base))
 
 
+@pass_context
+def _format_score(context: Context, score: float | None) -> str:
+    return format_score(score, context.texts)  # type: ignore[attr-defined]  # as the purse
+
+
 _OWN: dict[str, Callable[..., Any]] = {
     **PROMPT_FILTERS,
+    "format_score": _format_score,
     "attr": _attr,
     "e": _escape,
     "escape": _escape,

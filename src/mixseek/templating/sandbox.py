@@ -25,7 +25,9 @@ from markupsafe import Markup
 from mixseek.templating import access, hooks, operators
 from mixseek.templating.failures import TemplateLimitError, require, tell_cause, translate
 from mixseek.templating.filters import GUARDED_FILTERS, GUARDED_TESTS, purse_of
+from mixseek.templating.japanese import JAPANESE
 from mixseek.templating.purse import Opaque, Purse, SafeNamespace
+from mixseek.templating.texts import Texts
 
 __all__ = [
     "MAX_RANGE",
@@ -45,6 +47,7 @@ _MAX_TOKENS = 15_000
 _LONG_NUMBER = re.compile(r"[\da-fA-F_]{5000}")
 _CACHED_TEMPLATES = 32
 _PURSE = "<purse>"
+_TEXTS = "<texts>"
 
 
 # --- the environment ------------------------------------------------------------------------------------------------
@@ -54,6 +57,7 @@ class _Context(Context):
     def __init__(self, environment: Any, parent: dict[str, Any], *more: Any, **named: Any) -> None:
         super().__init__(environment, parent, *more, **named)
         self.purse: Purse = parent[_PURSE]
+        self.texts: Texts = parent[_TEXTS]
 
 
 class _Function(Opaque):
@@ -244,21 +248,21 @@ class Template:
         self.name = name
         self._compiled = compiled
 
-    def render(self, values: Mapping[str, object]) -> str:
+    def render(self, values: Mapping[str, object], texts: Texts = JAPANESE) -> str:
         """The template's text with these values; every error is a ``jinja2.TemplateError``."""
-        return self.render_within(Purse(), values)
+        return self.render_within(Purse(), values, texts)
 
-    def render_within(self, purse: Purse, values: Mapping[str, object]) -> str:
+    def render_within(self, purse: Purse, values: Mapping[str, object], texts: Texts = JAPANESE) -> str:
         """:meth:`render` with means of the caller's choice."""
         try:
-            return "".join(self._compiled.root_render_func(self._context(purse, values)))
+            return "".join(self._compiled.root_render_func(self._context(purse, values, texts)))
         except Exception as error:  # noqa: BLE001  # whatever happens inside a template is an error of the template
             raise translate(error, self.name, self._line_of(error.__traceback__)) from tell_cause(error)
 
-    def _context(self, purse: Purse, values: Mapping[str, object]) -> Context:
+    def _context(self, purse: Purse, values: Mapping[str, object], texts: Texts) -> Context:
         # HTML-safe strings would bring their own operators along; a prompt is text.
         plain = {name: str(value) if isinstance(value, Markup) else value for name, value in values.items()}
-        variables = {**_environment.globals, **plain, _PURSE: purse}
+        variables = {**_environment.globals, **plain, _PURSE: purse, _TEXTS: texts}
         return _Context(_environment, variables, self.name, self._compiled.blocks)
 
     def _line_of(self, traceback: TracebackType | None) -> int | None:

@@ -1,74 +1,105 @@
-"""The prompts that are used where a workspace has none of its own."""
+"""Every text of ours that a model reads, as one value for each language.
 
-__all__ = ["DEFAULT_EVALUATOR_USER_PROMPT", "DEFAULT_JUDGMENT_USER_PROMPT", "DEFAULT_TEAM_USER_PROMPT"]
-
-DEFAULT_TEAM_USER_PROMPT = """# ユーザから指定されたタスク
-{{ user_prompt }}
-
-{% if round_number > 1 %}
-# 過去の提出履歴
-{{ submission_history }}
-
-{% if ranking_table %}
-# 現在のチームランキング
-現在のリーダーボードに基づく順位:
-
-{{ ranking_table }}
-
-{{ team_position_message }}
-{% endif %}
-
-# 今回のラウンドの目標
-上記のフィードバックを基に提出内容を改善してください。これまでのラウンドで指摘された弱点に焦点を当てましょう。
-{% else %}
-現在はラウンド1です。過去のSubmissionとランキング情報はまだありません。
-{% endif %}
-
----
-現在日時: {{ current_datetime }}
+A prompt builder file chooses the language (``language = "en"``); whoever writes to a model is handed the
+:class:`Texts` of that language and holds no sentence of its own. Words in braces are places to fill.
 """
 
-DEFAULT_EVALUATOR_USER_PROMPT = """# 評価タスク
-以下の提出内容を、ユーザから指定されたタスクに対する適切性で評価してください。
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-# ユーザから指定されたタスク
-{{ user_prompt }}
+__all__ = ["Language", "PlainTexts", "Texts"]
 
-# 評価対象の提出内容
-{{ submission }}
+Language: TypeAlias = Literal["ja", "en"]
 
-{% if reference %}
-# 参照回答
-採点の参考にする回答です。提出者には知らされていないので、コメントに書き写さないでください。
-{{ reference }}
 
-{% endif %}
----
-現在日時: {{ current_datetime }}
-"""
+@dataclass(frozen=True, kw_only=True)
+class PlainTexts:
+    """The prompts of the strategy that needs no template."""
 
-DEFAULT_JUDGMENT_USER_PROMPT = """# 継続判定タスク
-ラウンド{{ round_number }}が終了しました。次のラウンドで提出内容の改善が見込めるかどうかを判定してください。
+    initial: str
+    continuation: str
+    place: str
+    no_history: str
+    round: str
+    submission: str
+    score: str
+    feedback: str
+    ranking: str
+    ranking_line: str
+    own_team: str
+    own_place: str
+    place_in_ranking: str
+    no_place: str
 
-# ユーザから指定されたタスク
-{{ user_prompt }}
 
-# これまでの提出履歴
-{{ submission_history }}
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    """All that models are told in one language."""
 
-{% if ranking_table %}
-# 現在のチームランキング
-現在のリーダーボードに基づく順位:
+    # The templates that hold where a workspace has none of its own.
+    team_user_prompt: str
+    evaluator_user_prompt: str
+    judgment_user_prompt: str
 
-{{ ranking_table }}
+    # What each model is told it is.
+    leader_instruction: str
+    judgment_instruction: str
+    clarity_coherence: str
+    coverage: str
+    relevance: str
+    quality: str
 
-{{ team_position_message }}
+    # The form of a judge's verdict and of a judgment.
+    verdict_comment: str
+    verdict_score: str
+    judgment_reasoning: str
+    judgment_should_continue: str
+    judgment_confidence: str
 
-{% endif %}
-# 判定基準
-- 継続: 指摘された弱点が残っており、次のラウンドでスコアの向上が見込める場合
-- 終了: タスクに対して十分な回答が得られている、またはスコアが伸び悩み、これ以上の改善が見込めない場合
+    # A team's past and its place.
+    no_history: str
+    no_ranking: str
+    unscored: str
+    cut: str
+    round: str
+    score: str
+    score_details: str
+    reason: str
+    no_reason: str
+    feedback: str
+    submission: str
+    trend: str
+    first_place: str
+    place: str
+    high_place: str
+    ranking_line: str
+    own_team: str
 
----
-現在日時: {{ current_datetime }}
-"""
+    # Data, attachments and references.
+    data_follows: str
+    attachment_name: str
+    attachment: str
+    attachment_not_seen: str
+    attachment_not_text: str
+    reference: str
+
+    # Answers that have to meet a schema.
+    answer_schema: str
+    answer_again: str
+
+    # Tools of members.
+    run_python: str
+    run_full_python: str
+    no_output: str
+    output_cut: str
+    exit_code: str
+    over_time: str
+    over_memory: str
+    over_output: str
+    web_search: str
+    web_search_with_texts: str
+    web_fetch: str
+    web_fetch_citing: str
+    sources: str
+
+    plain: PlainTexts

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-__all__ = ["PROMPT_FILTERS", "TEMPLATE_VARIABLES", "VARIABLES_BY_TEMPLATE"]
+from mixseek.templating.japanese import JAPANESE
+from mixseek.templating.texts import Texts
+
+__all__ = ["PROMPT_FILTERS", "TEMPLATE_VARIABLES", "VARIABLES_BY_TEMPLATE", "format_score"]
 
 TEMPLATE_VARIABLES: dict[str, dict[str, str]] = {
     "initial": {
@@ -52,8 +55,9 @@ VARIABLES_BY_TEMPLATE: Mapping[str, Mapping[str, str]] = MappingProxyType(
 _MEDALS = {1: "🥇", 2: "🥈", 3: "🥉"}
 
 
-def _format_score(score: float | None) -> str:
-    return "評価なし" if score is None else f"{score:.1f}/100"
+def format_score(score: float | None, texts: Texts = JAPANESE) -> str:
+    """A score as prompts show it."""
+    return texts.unscored if score is None else f"{score:.1f}/100"
 
 
 def _summarize(text: str, max_len: int = 200) -> str:
@@ -65,6 +69,6 @@ def _medal(rank: int) -> str:
 
 
 PROMPT_FILTERS: Mapping[str, Callable[..., str]] = MappingProxyType(
-    {"format_score": _format_score, "summarize": _summarize, "medal": _medal}
+    {"format_score": format_score, "summarize": _summarize, "medal": _medal}
 )
 """MixSeek's own filters, which every template may use."""

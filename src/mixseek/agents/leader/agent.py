@@ -34,16 +34,14 @@ from mixseek.llm import (
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import Attachment, MemberAgentResult, MemberSubmission, utc_now
+from mixseek.templating import JAPANESE, Texts
 
 if TYPE_CHECKING:
     from mixseek.json_schema import JsonSchema
 
 __all__ = ["DEFAULT_LEADER_SYSTEM_INSTRUCTION", "LEADER", "Leader", "Turn"]
 
-DEFAULT_LEADER_SYSTEM_INSTRUCTION = """
-あなたは研究チームのリーダーエージェントです。
-タスクを分析し、利用可能なMember Agentから適切なものを選択して実行してください。
-"""
+DEFAULT_LEADER_SYSTEM_INSTRUCTION = JAPANESE.leader_instruction
 
 LEADER = "leader"
 
@@ -89,17 +87,19 @@ class Leader:
         *,
         answer_schema: "JsonSchema | None" = None,
         attachments: Sequence[Attachment] = (),
+        texts: Texts = JAPANESE,
     ) -> None:
         self._team = team
+        self._texts = texts
         self._schema = answer_schema
         self._attachments = attachments
         self.absent: dict[str, str] = {}
         """Members that cannot be asked, and why."""
         leader = team.leader
         instruction = leader.system_instruction
-        self._instructions = DEFAULT_LEADER_SYSTEM_INSTRUCTION if instruction is None else instruction or None
+        self._instructions = texts.leader_instruction if instruction is None else instruction or None
         self._model = hub.model(leader.model, fallback_models=leader.fallback_models)
-        self._tools = [_tool(member) for member in members]
+        self._tools = [_tool(member, texts) for member in members]
 
     @cached_property
     def _agent(self) -> Agent[_Round, str]:
@@ -133,11 +133,11 @@ class Leader:
 
     async def _answer_in_form(self, prompt: str, schema: "JsonSchema", current: _Round) -> "_Answered":
         """The bare JSON that meets the schema; an answer that does not is told why, and asked for once more."""
-        first = await self._answer(f"{prompt}\n\n{schema_words(schema)}", current)
+        first = await self._answer(f"{prompt}\n\n{schema_words(schema, self._texts)}", current)
         try:
             return replace(first, text=await structured(first.text, schema))
         except UnfitAnswerError as wrong:
-            second = await self._answer(ask_again(wrong), current, first.messages)
+            second = await self._answer(ask_again(wrong, self._texts), current, first.messages)
         try:
             return replace(second, text=await structured(second.text, schema))
         except UnfitAnswerError as wrong:
@@ -146,7 +146,7 @@ class Leader:
 
     async def _answer(self, prompt: str, current: _Round, history: Sequence[ModelMessage] = ()) -> "_Answered":
         """One answer; attachments come with the first prompt of a round and stay in its history."""
-        beside = [] if history else attached(self._attachments, self._model)
+        beside = [] if history else attached(self._attachments, self._model, self._texts)
         if not self._team.members and (answered := await self._answer_alone(prompt, beside, history)):
             return answered
         try:
@@ -183,13 +183,13 @@ class Leader:
         return None
 
 
-def _tool(member: BaseMemberAgent) -> Tool[_Round]:
+def _tool(member: BaseMemberAgent, texts: Texts) -> Tool[_Round]:
     config = member.config
 
     async def delegate(ctx: RunContext[_Round], task: str) -> str:
         async with ctx.deps.places:
             submission = await _call_member(member, task, ctx.deps)
-        return _told(submission)
+        return _told(submission, texts)
 
     return Tool(
         delegate,
@@ -242,9 +242,9 @@ def _failure(config: MemberAgentConfig, words: str, code: str) -> MemberAgentRes
     return MemberAgentResult.error(words, config.name, config.type, error_code=code)
 
 
-def _told(submission: MemberSubmission) -> str:
+def _told(submission: MemberSubmission, texts: Texts) -> str:
     """What the leader reads of a member: its words as data, or why there are none; the reason may quote a stranger."""
     if submission.status == "ERROR":
-        reason = fenced(submission.error_message or "no reason was given", new_nonce())
+        reason = fenced(submission.error_message or "no reason was given", new_nonce(), texts)
         return f"Member {one_line(submission.agent_name)!r} failed:\n{reason}"
-    return fenced(submission.content, new_nonce())
+    return fenced(submission.content, new_nonce(), texts)

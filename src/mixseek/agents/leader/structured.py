@@ -3,6 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from mixseek.templating import JAPANESE, Texts
+
 if TYPE_CHECKING:
     from mixseek.json_schema import JsonSchema
 
@@ -13,21 +15,14 @@ class UnfitAnswerError(ValueError):
     """What keeps an answer from meeting the schema, in words for the leader."""
 
 
-def schema_words(schema: "JsonSchema") -> str:
+def schema_words(schema: "JsonSchema", texts: Texts = JAPANESE) -> str:
     """What a leader is told beside its prompt."""
-    return (
-        "回答は、次のJSON Schemaを満たすJSONだけにしてください。説明や前置きは書かないでください。\n"
-        f"```json\n{schema.source}\n```"
-    )
+    return texts.answer_schema.format(schema=schema.source)
 
 
-def ask_again(wrong: UnfitAnswerError) -> str:
+def ask_again(wrong: UnfitAnswerError, texts: Texts = JAPANESE) -> str:
     """What a leader is told of an answer that does not meet the schema."""
-    return (
-        f"この回答は受け付けられません。理由: {wrong}\n"
-        "JSON Schemaを満たすJSONだけを、もう一度回答してください。"
-        "次の回答も満たさなければ、このラウンドは失敗になります。"
-    )
+    return texts.answer_again.format(wrong=wrong)
 
 
 async def structured(answer: str, schema: "JsonSchema") -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mixseek.config.schema import MemberAgentConfig
 from mixseek.records import MemberAgentResult
+from mixseek.templating import JAPANESE, Texts
 from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ class BaseMemberAgent(ABC):
 
     workspace: Workspace | None = None
     """Where it works; the factory says it once the member is made."""
+    texts: Texts = JAPANESE
+    """What its model is told beside its own instruction, in the language of the run; the factory says it too."""
 
     def __init__(self, config: MemberAgentConfig) -> None:
         self.config = config

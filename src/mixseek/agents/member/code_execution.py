@@ -11,24 +11,9 @@ from mixseek.config.schema import CodeExecutionSettings, MemberAgentConfig
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.llm import ModelHub
 from mixseek.sandbox import BubblewrapSandbox, CodeResult, Limits, MontySandbox, Sandbox, monty_is_missing
+from mixseek.templating import Texts
 
 __all__ = ["CodeExecutionMemberAgent"]
-
-_IN_MONTY = """
-Pythonのプログラムをサンドボックスで実行し、出力を返します。結果は必ずprintで出力してください。
-ファイル、ネットワーク、プロセスは使えません。標準ライブラリはmath、json、re、datetimeなど一部だけで、外部パッケージはありません。
-実行は毎回独立しており、変数は次の実行に残りません。
-"""
-_IN_BUBBLEWRAP = """
-Pythonのプログラムをサンドボックスで実行し、出力を返します。結果は必ずprintで出力してください。
-標準ライブラリはすべて使えますが、外部パッケージとネットワークはありません。ファイルは作業ディレクトリに書けますが、実行は毎回独立しており、
-ファイルも変数も次の実行に残りません。
-"""
-_OVER = {
-    "time": "時間の上限({0.timeout_seconds}秒)に達したため、実行を打ち切りました。",
-    "memory": "メモリの上限({0.memory_mb}MiB)に達したため、実行を打ち切りました。",
-    "output": "出力が多すぎるため、実行を打ち切りました。",
-}
 
 
 class CodeExecutionMemberAgent(PlainMemberAgent):
@@ -67,28 +52,33 @@ class CodeExecutionMemberAgent(PlainMemberAgent):
         yield from self.config.fallback_models
 
     def _local_tool(self) -> Tool[None]:
-        settings = self._settings
+        settings, texts = self._settings, self.texts
         limits = Limits(settings.timeout_seconds, settings.memory_mb, settings.output_chars)
         full = settings.backend == "bubblewrap"
         sandbox: Sandbox = BubblewrapSandbox(limits) if full else MontySandbox(limits)
 
         async def run_python(code: str) -> str:
-            return _told(await sandbox.run_python(code), limits)
+            return _told(await sandbox.run_python(code), limits, texts)
 
-        return Tool(run_python, description=(_IN_BUBBLEWRAP if full else _IN_MONTY).strip())
+        return Tool(run_python, description=texts.run_full_python if full else texts.run_python)
 
 
 def _has_own_tool(hub: ModelHub, model: str) -> bool:
     return CodeExecutionTool in hub.model(model).profile.get("supported_native_tools", ())
 
 
-def _told(result: CodeResult, limits: Limits) -> str:
+def _told(result: CodeResult, limits: Limits, texts: Texts) -> str:
     """What the model reads of a run: what was printed, then how it ended."""
-    lines = [result.output.rstrip("\n")] if result.output else ["(出力はありません)"]
+    lines = [result.output.rstrip("\n")] if result.output else [texts.no_output]
     if result.is_cut:
-        lines.append(f"(出力は最初の{limits.output_chars}文字だけです)")
+        lines.append(texts.output_cut.format(characters=limits.output_chars))
     if result.limit:
-        lines.append(f"({_OVER[result.limit].format(limits)})")
+        lines.append(_over(result.limit, limits, texts))
     elif result.exit_code:
-        lines.append(f"(終了コード {result.exit_code})")
+        lines.append(texts.exit_code.format(code=result.exit_code))
     return "\n".join(lines)
+
+
+def _over(limit: str, limits: Limits, texts: Texts) -> str:
+    told = {"time": texts.over_time, "memory": texts.over_memory, "output": texts.over_output}[limit]
+    return told.format(seconds=limits.timeout_seconds, megabytes=limits.memory_mb)

@@ -4,6 +4,7 @@ from mixseek import plugins
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.config.schema import MemberAgentConfig
 from mixseek.records import AgentType
+from mixseek.templating import JAPANESE, Texts
 from mixseek.workspace import Workspace
 
 __all__ = ["MemberAgentFactory"]
@@ -18,10 +19,13 @@ class MemberAgentFactory:
     """Makes members of every registered type, and custom ones from the class their settings name."""
 
     @staticmethod
-    def create_agent(config: MemberAgentConfig, *, workspace: Workspace | None = None) -> BaseMemberAgent:
+    def create_agent(
+        config: MemberAgentConfig, *, workspace: Workspace | None = None, texts: Texts = JAPANESE
+    ) -> BaseMemberAgent:
         """The member of these settings; relative paths and modules of functions start at the workspace."""
         agent: BaseMemberAgent = _class_of(config, workspace)(config)
         agent.workspace = workspace
+        agent.texts = texts
         return agent
 
     @staticmethod

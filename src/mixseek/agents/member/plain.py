@@ -55,7 +55,7 @@ class PlainMemberAgent(BaseMemberAgent):
             system_prompt=self.config.system_prompt or (),
             model_settings=model_settings(self.config),
             name=self.agent_name,
-            capabilities=[ToolWatch(self.max_result_chars), *self.own_tools()],
+            capabilities=[ToolWatch(self.max_result_chars, self.texts), *self.own_tools()],
             toolsets=[self._functions(), *self._servers],
             retries=self.config.max_retries,
         )

@@ -37,6 +37,7 @@ from mixseek.config.schema import FunctionSettings
 from mixseek.errors import ConfigurationError, MixSeekError, ToolError
 from mixseek.llm import FinishedToolUse, ToolUse, current_meter, current_scope
 from mixseek.prompt_builder.fence import fenced, new_nonce
+from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["MAX_RESULT_CHARS", "ToolWatch", "function_tools", "refuse_equal_names"]
 
@@ -54,8 +55,9 @@ _Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 class ToolWatch(AbstractCapability[Any]):
     """Records every use of a tool, and gives its result as data, ``max_chars`` of it at most."""
 
-    def __init__(self, max_chars: int = MAX_RESULT_CHARS) -> None:
+    def __init__(self, max_chars: int = MAX_RESULT_CHARS, texts: Texts = JAPANESE) -> None:
         self._max_chars = max_chars
+        self._texts = texts
 
     def get_ordering(self) -> CapabilityOrdering:
         """Around everything else, so that what is kept is what the model reads."""
@@ -98,14 +100,14 @@ class ToolWatch(AbstractCapability[Any]):
             return await self._failed(ctx, use, call, _words(error))
         nonce = new_nonce()
         await _end(use, text, None, nonce)
-        return fenced(text, nonce)
+        return fenced(text, nonce, self._texts)
 
     async def _failed(self, ctx: RunContext[Any], use: ToolUse | None, call: ToolCallPart, words: str) -> str:
         # The agent itself counts only those that went well.
         ctx.usage.tool_calls += 1
         words, nonce = _cut(words, self._max_chars), new_nonce()
         await _end(use, None, words, nonce)
-        return f"Tool {call.tool_name!r} failed.\n{fenced(words, nonce)}"
+        return f"Tool {call.tool_name!r} failed.\n{fenced(words, nonce, self._texts)}"
 
 
 def _begin(call: ToolCallPart) -> ToolUse | None:

@@ -20,12 +20,10 @@ from mixseek.llm import ModelHub
 from mixseek.prompt_builder.tokens import first_tokens
 from mixseek.providers import find_provider, split_model_id
 from mixseek.records import MemberAgentResult
+from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["LocalFetch", "WebFetchMemberAgent"]
 
-_DESCRIPTION = "ウェブページを読み、本文を返します。アドレスはhttp://またはhttps://から始まる完全な形で渡してください。"
-_CITE = "回答でページの内容を使うときは、タイトルの前にある番号を[1]のように示して引用してください。"
-_SOURCES = "出典:"
 _CHARACTERS_OF_A_PAGE = 50_000
 # No language writes more than so many characters with one token for long.
 _CHARACTERS_OF_A_TOKEN = 16
@@ -65,7 +63,7 @@ class WebFetchMemberAgent(PlainMemberAgent):
 
     def own_tools(self) -> Sequence[AgentCapability[None]]:
         """The fetch."""
-        fetch = LocalFetch(self._settings, PageReader(Guard.of(self._settings)))
+        fetch = LocalFetch(self._settings, PageReader(Guard.of(self._settings)), self.texts)
         local = Tool(fetch.web_fetch, description=fetch.description)
         return (provider_or_local(self._backend, self._provider, local),)
 
@@ -84,7 +82,7 @@ class WebFetchMemberAgent(PlainMemberAgent):
             _task.reset(before)
         if not (self._settings.enable_citations and current.pages):
             return result
-        return result.model_copy(update={"content": f"{result.content}\n\n{_sources(current.pages)}"})
+        return result.model_copy(update={"content": f"{result.content}\n\n{_sources(current.pages, self.texts)}"})
 
 
 def _backend(config: MemberAgentConfig, settings: WebFetchSettings) -> Backend:
@@ -103,23 +101,24 @@ def _most_characters(settings: WebFetchSettings) -> int:
     return _CHARACTERS_OF_A_PAGE if tokens is None else tokens * _CHARACTERS_OF_A_TOKEN
 
 
-def _sources(pages: Sequence[Page]) -> str:
+def _sources(pages: Sequence[Page], texts: Texts) -> str:
     """The pages that were read, in code: whether a list is there does not depend on the model."""
     lines = (f"[{number}] {page.title} {page.url}" for number, page in enumerate(pages, 1))
-    return "\n".join([_SOURCES, *(" ".join(line.split()) for line in lines)])
+    return "\n".join([texts.sources, *(" ".join(line.split()) for line in lines)])
 
 
 class LocalFetch:
     """The guarded fetch of this machine, as a tool for a model."""
 
-    def __init__(self, settings: WebFetchSettings, reader: PageReader) -> None:
+    def __init__(self, settings: WebFetchSettings, reader: PageReader, texts: Texts = JAPANESE) -> None:
         self._settings = settings
+        self._texts = texts
         self._reader = reader
 
     @property
     def description(self) -> str:
         """What the model is told of the tool."""
-        return _DESCRIPTION + (_CITE if self._settings.enable_citations else "")
+        return self._texts.web_fetch_citing if self._settings.enable_citations else self._texts.web_fetch
 
     async def web_fetch(self, url: str) -> str:
         """The text of a page, for the model; a ToolError says why there is none."""

@@ -16,11 +16,10 @@ from mixseek.agents.member.web.tools import Backend, check_backend, provider_or_
 from mixseek.config.schema import MemberAgentConfig, ToolSettings, WebFetchSettings, WebSearchSettings
 from mixseek.errors import ToolError
 from mixseek.llm import ModelHub
+from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["LocalSearch", "WebSearchMemberAgent"]
 
-_DESCRIPTION = "ウェブを検索し、見つかったページのタイトル、アドレス、抜粋を返します。"
-_DESCRIPTION_WITH_TEXTS = "ウェブを検索し、見つかったページのタイトル、アドレス、抜粋、本文を返します。"
 # Shared by the pages of one search, however many there are.
 _CHARACTERS_OF_ALL_PAGES = 60_000
 _FEWEST_CHARACTERS_OF_A_PAGE = 1_000
@@ -48,7 +47,7 @@ class WebSearchMemberAgent(PlainMemberAgent):
 
     def own_tools(self) -> Sequence[AgentCapability[None]]:
         """The search."""
-        search = LocalSearch(self._settings, PageReader(Guard.of(self._pages)))
+        search = LocalSearch(self._settings, PageReader(Guard.of(self._pages)), self.texts)
         local = Tool(search.web_search, description=search.description)
         return (provider_or_local(self._backend, self._provider, local),)
 
@@ -72,15 +71,17 @@ def _context_size(settings: WebSearchSettings) -> Literal["low", "medium", "high
 class LocalSearch:
     """The search of this machine, as a tool for a model."""
 
-    def __init__(self, settings: WebSearchSettings, reader: PageReader) -> None:
+    def __init__(self, settings: WebSearchSettings, reader: PageReader, texts: Texts = JAPANESE) -> None:
         self._settings = settings
+        self._texts = texts
         self._search = search_of(settings)
         self._reader = reader
 
     @property
     def description(self) -> str:
         """What the model is told of the tool."""
-        return _DESCRIPTION_WITH_TEXTS if self._settings.include_raw_content else _DESCRIPTION
+        texts = self._texts
+        return texts.web_search_with_texts if self._settings.include_raw_content else texts.web_search
 
     async def web_search(self, query: str) -> str:
         """What is found, as text for the model; a ToolError says why nothing could be."""

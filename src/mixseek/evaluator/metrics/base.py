@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 from mixseek.config.schema import MetricOptions
 from mixseek.errors import EvaluationError
 from mixseek.records import MetricScore
+from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["BaseMetric", "CodeMetric", "Judge", "LLMJudgeMetric", "Measured", "MetricOptions"]
 
@@ -54,6 +55,8 @@ class LLMJudgeMetric(BaseMetric):
     """A metric that is asked of a model: a subclass says what to look for, the evaluator brings the judge."""
 
     judge: Judge | None = None
+    texts: Texts = JAPANESE
+    """What judges are told, in the language of the run; the evaluator brings it with the judge."""
 
     @abstractmethod
     def get_instruction(self) -> str:

@@ -10,6 +10,4 @@ class LLMPlain(LLMJudgeMetric):
 
     def get_instruction(self) -> str:
         """What the judge is told when its entry says nothing."""
-        return (
-            "あなたは提出内容の総合的な品質を評価する審査員です。ユーザの質問に対する回答としての質を採点してください。"
-        )
+        return self.texts.quality
