@@ -17,7 +17,6 @@ from bench.harness import Row, compare, interleave, table
 from mixseek.config.schema import PromptBuilderSettings, RoundPromptConfig
 from mixseek.prompt_builder import RoundPromptContext, UserPromptBuilder
 from mixseek.prompt_builder.formatters import (
-    NO_HISTORY,
     format_ranking_table,
     format_submission_history,
     generate_position_message,
@@ -25,7 +24,7 @@ from mixseek.prompt_builder.formatters import (
 )
 from mixseek.records import EvaluationResult, MetricScore, RoundState
 from mixseek.storage.aggregation_store import AggregationStore
-from mixseek.templating import DEFAULT_TEAM_USER_PROMPT
+from mixseek.templating import DEFAULT_TEAM_USER_PROMPT, JAPANESE
 
 __all__ = ["rows", "run"]
 
@@ -91,7 +90,7 @@ async def _beside_plain(name: str, context: RoundPromptContext, contract: float,
         return plain.render(
             user_prompt=context.user_prompt,
             round_number=context.round_number,
-            submission_history=NO_HISTORY if first else format_submission_history(context.round_history),
+            submission_history=JAPANESE.no_history if first else format_submission_history(context.round_history),
             ranking_table="" if first else format_ranking_table(board, TEAM, context.team_name),
             team_position_message="" if first else generate_position_message(4, len(board)),
             current_datetime=get_current_datetime_with_timezone(),
