@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mixseek.cli import logs
+from mixseek.cli.log_file import SharedLogFile
 from mixseek.cli.logs import LogFormat, LogLevel, LogOptions, start_logging
 from mixseek.redaction import Redactor
 from mixseek.workspace import Workspace
@@ -126,11 +128,11 @@ def test_a_log_that_cannot_be_written_is_told_and_stops_nothing(
 
 
 def test_the_log_file_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(logs, "SharedLogFile", partial(SharedLogFile, max_bytes=1000))
     start_logging(Workspace(tmp_path), REDACTOR, LogOptions(no_log_console=True))
     for number in range(200):
         logger.info("line %d", number)
-    files = sorted(path.name for path in (tmp_path / "logs").iterdir())
+    files = sorted(path.name for path in (tmp_path / "logs").glob("mixseek*"))
     assert files == ["mixseek.log", *(f"mixseek.log.{number}" for number in range(1, 6))]
     assert all(path.stat().st_size <= 1000 for path in (tmp_path / "logs").iterdir())
 

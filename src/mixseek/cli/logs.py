@@ -10,32 +10,30 @@ A command that runs models takes the shared options in one line and gets them as
         with watching(logs, manager.environ) as listeners:
             Orchestrator(settings, listeners=[progress, *listeners])
 
-``watching`` sends what happens to Logfire or OpenTelemetry if that was asked for, and gives no listeners if it was not.
+``watching`` gives the listeners that log the events of a run, and send them to Logfire or OpenTelemetry if that was
+asked for.
 """
 
 import functools
 import inspect
-import json
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from logging.handlers import RotatingFileHandler
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from mixseek.cli.output import clean, warn
+from mixseek.cli.log_file import SharedLogFile
+from mixseek.cli.log_lines import EVENT_LOGGER, JsonLines, Lines, add_where, leave_out_values, log_event
+from mixseek.cli.output import warn
 from mixseek.events import Listener
 from mixseek.redaction import RedactingFilter, Redactor
 from mixseek.workspace import Workspace
 
 __all__ = ["LogFormat", "LogLevel", "LogOptions", "start_logging", "takes_log_options", "watching"]
-
-_MAX_BYTES = 10 * 1024 * 1024
-_KEPT_FILES = 5
 
 _started: list[logging.Handler] = []
 
@@ -110,9 +108,11 @@ def start_logging(
     if file and not options.no_log_file:
         handlers += _file_handlers(workspace, asked or LogLevel.INFO)
     for handler in handlers:
+        handler.addFilter(add_where)
+        handler.addFilter(leave_out_values)
         handler.addFilter(RedactingFilter(redactor))
         if options.log_format is LogFormat.JSON:
-            handler.setFormatter(_JsonLines())
+            handler.setFormatter(JsonLines())
     # Without any handler, Python would print warnings by itself.
     _exchange(handlers or [logging.NullHandler()])
     logging.getLogger("mixseek").setLevel(min((handler.level for handler in handlers), default=logging.ERROR))
@@ -122,8 +122,8 @@ def start_logging(
 
 @contextmanager
 def watching(options: LogOptions, environ: Mapping[str, str]) -> Iterator[Sequence[Listener]]:  # noqa: ARG001
-    """The listeners that send what happens elsewhere; when it ends, all they have is sent or given up."""
-    yield ()
+    """The listeners that log what happens and send it elsewhere; in the end all they have is sent or given up."""
+    yield (log_event,)
 
 
 def _exchange(handlers: list[logging.Handler]) -> None:
@@ -139,7 +139,7 @@ def _exchange(handlers: list[logging.Handler]) -> None:
 def _console_handler(level: LogLevel, *, verbose: bool) -> logging.Handler:
     handler = _ToStandardError()
     handler.setLevel(level.upper())
-    handler.setFormatter(_Lines("%(levelname)s %(message)s", tracebacks=verbose))
+    handler.setFormatter(Lines("%(levelname)s %(message)s", tracebacks=verbose))
     if not verbose:
         handler.addFilter(_is_news)
     return handler
@@ -161,54 +161,16 @@ def _file_handlers(workspace: Workspace, level: LogLevel) -> list[logging.Handle
     path = workspace.root / "logs" / "mixseek.log"
     try:
         path.parent.mkdir(exist_ok=True)
-        handler = RotatingFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_KEPT_FILES, encoding="utf-8")
+        handler = SharedLogFile(path, warn)
     except OSError as error:
         warn(f"no log file: {path} cannot be written: {error.strerror}")
         return []
     handler.setLevel(level.upper())
-    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s", tracebacks=True))
+    handler.setFormatter(Lines("%(asctime)s %(levelname)s %(name)s: %(message)s", tracebacks=True))
     return [handler]
 
 
 def _is_news(record: logging.LogRecord) -> bool:
     """Whether a record tells a reader of the console more than the lines about events do."""
-    return record.levelno > logging.WARNING or not record.name.startswith("mixseek.orchestrator")
-
-
-class _Lines(logging.Formatter):
-    """A harmless line for a record, and, where wanted, its traceback below it."""
-
-    def __init__(self, pattern: str, *, tracebacks: bool) -> None:
-        super().__init__(pattern)
-        self._tracebacks = tracebacks
-
-    def format(self, record: logging.LogRecord) -> str:
-        text, trace = self._parts(record)
-        if not trace:
-            return text
-        lines = trace.splitlines()
-        if not self._tracebacks:
-            return f"{text}: {clean(lines[-1])}"
-        return "\n".join([text, *(f"  {clean(line)}" for line in lines)])
-
-    def _parts(self, record: logging.LogRecord) -> tuple[str, str]:
-        trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else "")
-        record.message = record.getMessage()
-        if self.usesTime():
-            record.asctime = self.formatTime(record, self.datefmt)
-        return clean(self.formatMessage(record)), trace
-
-
-class _JsonLines(logging.Formatter):
-    """A record as one JSON object on one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        told = {
-            "time": self.formatTime(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
-        # ASCII alone, so that nothing in it can steer a terminal.
-        return json.dumps(told | ({"traceback": trace} if trace else {})).replace("\x7f", "\\u007f")
+    told = record.name.startswith(("mixseek.orchestrator", EVENT_LOGGER))
+    return record.levelno > logging.WARNING or not told

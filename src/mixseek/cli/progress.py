@@ -1,6 +1,5 @@
 """A line on standard error for every event worth knowing."""
 
-import logging
 from collections.abc import Callable
 
 from mixseek.events import (
@@ -22,8 +21,6 @@ from mixseek.records import ExecutionSummary
 __all__ = ["Progress", "words_of"]
 
 _LONGEST_REASON = 200
-
-logger = logging.getLogger(__name__)
 
 
 class Progress:
@@ -47,9 +44,7 @@ class Progress:
         self._keep(event)
         words = words_of(event)
         if words:
-            line = f"{event.team_id}: {words}" if event.team_id is not None else words
-            self._tell(line)
-            logger.info("%s", line)
+            self._tell(f"{event.team_id}: {words}" if event.team_id is not None else words)
 
     def _keep(self, event: Event) -> None:
         self.execution_id = event.execution_id

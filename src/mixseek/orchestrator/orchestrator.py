@@ -275,8 +275,10 @@ class _Execution:
         """Note why a team cannot go on; its best finished round still counts."""
         timed_out = isinstance(error, TeamTimeoutError)
         reason = str(error) if isinstance(error, MixSeekError) else f"{type(error).__name__}: {error}"
+        # Why the last of many failed rounds failed may quote its answer, which is nothing for a log.
+        told = "no round has a scored submission" if isinstance(error, NoResultError) else reason
         logger.warning(
-            "team %r failed: %s", controller.get_team_id(), reason, exc_info=not isinstance(error, MixSeekError)
+            "team %r failed: %s", controller.get_team_id(), told, exc_info=not isinstance(error, MixSeekError)
         )
         best = await self._best_so_far(controller, "partial_failure_timeout" if timed_out else "partial_failure")
         team_id, team_name = controller.get_team_id(), controller.get_team_name()
