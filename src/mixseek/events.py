@@ -75,6 +75,8 @@ class RunStarted(Event):
     max_rounds: int
     attachments: tuple[AttachmentInfo, ...] = ()
     reference: str | None = None
+    configuration: JsonValue = None
+    """The settings in effect, secrets masked."""
 
 
 class RunFinished(Event):

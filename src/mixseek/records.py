@@ -120,6 +120,18 @@ class ModelUsage(Record):
     cost_usd: float | None = None
     """None where the price is not known; never taken for zero."""
 
+    def plus(self, other: "ModelUsage") -> "ModelUsage":
+        """Both lines as one, which keeps the names of the first; its cost is known if both are."""
+        unknown = self.cost_usd is None or other.cost_usd is None
+        return self.model_copy(
+            update={
+                "requests": self.requests + other.requests,
+                "input_tokens": self.input_tokens + other.input_tokens,
+                "output_tokens": self.output_tokens + other.output_tokens,
+                "cost_usd": None if unknown else (self.cost_usd or 0) + (other.cost_usd or 0),
+            }
+        )
+
 
 class ImprovementJudgment(Record):
     """Whether another round is worth its money, and why."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticUndefined
+from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from mixseek.config.checks import (
     Surroundings,
@@ -44,6 +44,7 @@ from mixseek.config.kinds import (
     toml_layer,
 )
 from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
+from mixseek.config.masking import mask
 from mixseek.config.model_names import KnownProviders, Server, models_without_key, unknown_providers
 from mixseek.config.problems import no_such_file, problem_at, problems_of
 from mixseek.config.reading import Dotenv, read_dotenv, read_text, read_toml, referred_file
@@ -102,6 +103,22 @@ class RunSettings:
     def all(self) -> tuple[BaseModel, ...]:
         """Every part of it, in the order of a run."""
         return (self.orchestrator, *self.teams, self.evaluator, self.judgment, self.prompt_builder, self.providers)
+
+    def shown(self) -> dict[str, Any]:
+        """The settings in effect as JSON, with secrets masked; what is not set is left out."""
+        parts = {
+            "orchestrator": self.orchestrator.model_copy(update={"workspace_path": None}),
+            "teams": self.teams,
+            "evaluator": self.evaluator,
+            "judgment": self.judgment,
+            "prompt_builder": self.prompt_builder,
+            "providers": self.providers,
+        }
+        # Tables of any shape may hold whatever Python was given: an object is shown by its text.
+        values = to_jsonable_python(parts, by_alias=True, exclude_none=True, fallback=str)
+        # Once more, now that there are plain values alone: a number of a model's field keeps its NaN.
+        masked: dict[str, Any] = mask(to_jsonable_python(values, inf_nan_mode="null"))
+        return masked
 
 
 Table = Mapping[str, Any]

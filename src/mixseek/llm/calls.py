@@ -167,7 +167,7 @@ class Meter:
     def _add_line(self, line: ModelUsage) -> None:
         lines = self._rounds.setdefault((line.execution_id, line.team_id, line.round_number), {})
         agent = (line.role, line.agent_name, line.model)
-        lines[agent] = _sum(lines[agent], line) if agent in lines else line
+        lines[agent] = lines[agent].plus(line) if agent in lines else line
 
     def use_of_tool(self, scope: Scope, tool: str, arguments: JsonValue, *, call_id: str = "") -> ToolUse:
         """A use of a tool that begins now, numbered among those that ask for the same."""
@@ -240,18 +240,6 @@ def _line(scope: Scope, call: FinishedCall) -> ModelUsage:
         input_tokens=call.usage.input_tokens,
         output_tokens=call.usage.output_tokens,
         cost_usd=call.cost_usd,
-    )
-
-
-def _sum(one: ModelUsage, other: ModelUsage) -> ModelUsage:
-    unknown = one.cost_usd is None or other.cost_usd is None
-    return one.model_copy(
-        update={
-            "requests": one.requests + other.requests,
-            "input_tokens": one.input_tokens + other.input_tokens,
-            "output_tokens": one.output_tokens + other.output_tokens,
-            "cost_usd": None if unknown else (one.cost_usd or 0) + (other.cost_usd or 0),
-        }
     )
 
 

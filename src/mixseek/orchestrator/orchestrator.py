@@ -197,6 +197,7 @@ class _Execution:
                 max_rounds=self._task.max_rounds,
                 reference=self._task.reference,
                 attachments=tuple(attachment.info for attachment in self._task.attachments),
+                configuration=self._configured.shown(),
             )
         )
         with long_lived():

@@ -21,7 +21,23 @@ from mixseek.records import (
     Usage,
 )
 
-__all__ = ["ExecutionRecord", "RoundRecord", "TeamRecord"]
+__all__ = ["ExecutionLine", "ExecutionRecord", "MemberCall", "RoundRecord", "Status", "TeamRecord"]
+
+Status = ExecutionStatus | Literal["unfinished"]
+"""``unfinished``: there is no summary, since the run goes on or was interrupted."""
+
+
+class MemberCall(MemberSubmission):
+    """One call of a member by its leader; without their messages, which the stores keep."""
+
+    task: str | None = None
+    """What the leader asked for; None: not kept."""
+    started_at: datetime | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took."""
+        return None if self.execution_time_ms is None else self.execution_time_ms / 1000
 
 
 class RoundRecord(Record):
@@ -37,7 +53,7 @@ class RoundRecord(Record):
     flags: tuple[str, ...] = ()
     failure: str | None = None
     judgment: ImprovementJudgment | None = None
-    members: tuple[MemberSubmission, ...] = ()
+    members: tuple[MemberCall, ...] = ()
     """Every call of a member, in their order."""
     bill: tuple[ModelUsage, ...] = ()
     started_at: datetime | None = None
@@ -76,8 +92,9 @@ class ExecutionRecord(Record):
 
     execution_id: str
     user_prompt: str
-    status: ExecutionStatus | Literal["unfinished"]
-    """``unfinished``: there is no summary, since the run goes on or was interrupted."""
+    status: Status
+    is_running: bool = False
+    """Whether a process is known to play it at this moment."""
     started_at: datetime | None = None
     seconds: float | None = None
     max_rounds: int | None = None
@@ -96,3 +113,19 @@ class ExecutionRecord(Record):
     def best(self) -> TeamRecord | None:
         """The winner."""
         return next((team for team in self.teams if team.rank == 1), None)
+
+
+class ExecutionLine(Record):
+    """One execution in a list of executions."""
+
+    execution_id: str
+    user_prompt: str
+    status: Status
+    is_running: bool = False
+    started_at: datetime | None = None
+    seconds: float | None = None
+    total_teams: int = 0
+    best_team: str | None = None
+    """The winner's name."""
+    best_score: float | None = None
+    cost_usd: float | None = None

@@ -18,6 +18,7 @@ from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standin
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
 from mixseek.storage.journal import Journal, JournalEvent
+from mixseek.storage.playing import Playing
 from mixseek.workspace import Workspace
 
 __all__ = ["MemoryBoard", "Run", "best_entry", "open_run", "standing_of"]
@@ -94,6 +95,7 @@ class Run:
     is_new: bool = False
     """Whether the store can hold no row of this execution but the run's own, so that memory knows the whole board."""
     _sequences: Counter[str | None] = field(default_factory=Counter)
+    _playing: Playing | None = None
 
     def __post_init__(self) -> None:
         self.meter = Meter(on_call=self._tell_call, on_tool=self._tell_tool, journal=self.journal)
@@ -167,14 +169,16 @@ class Run:
         """Store what comes with the task: the content once by its hash, the rest with the execution."""
         if self.store is None or not attachments:
             return
+        # The rows come first: whoever deletes an execution keeps the files that rows of others name.
+        await self.store.save_attachments(self.execution_id, [attachment.info for attachment in attachments])
         if self.workspace is not None:
             await asyncio.to_thread(keep_attachments, self.workspace.attachments, attachments)
-        await self.store.save_attachments(self.execution_id, [attachment.info for attachment in attachments])
 
     async def __aenter__(self) -> Self:
         if self.store is not None:
             # A database that cannot be opened is found out before a call is paid for whose result could not be kept.
             await self.store.get_leader_board(limit=0)
+            self._playing = Playing(self.store.db_path, self.execution_id)
         await self.hub.__aenter__()
         return self
 
@@ -182,6 +186,8 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         async with AsyncExitStack() as stack:
+            if self._playing is not None:
+                stack.callback(self._playing.end)
             if self.store is not None and self.owns_store:
                 stack.push_async_callback(self.store.close)
             if self.journal is not None:

@@ -6,10 +6,9 @@ Times go in and come out as UTC, JSON columns as values.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast, get_args
@@ -24,18 +23,17 @@ from mixseek.records import (
     ExecutionStatus,
     ImprovementJudgment,
     LeaderBoardEntry,
-    MemberSubmission,
     MemberSubmissionsRecord,
     ModelUsage,
     Standing,
     SubmissionRecord,
-    Usage,
     standing_key,
     utc_now,
 )
 from mixseek.redaction import Redactor
 from mixseek.storage.database import CannotOpenError
 from mixseek.storage.lease import Call, Connection, Worker, Write, worker_for
+from mixseek.storage.rows import as_dicts, json_value, submissions_record
 from mixseek.storage.tables import (
     ATTACHMENTS,
     EXECUTION_SUMMARY,
@@ -273,14 +271,14 @@ class AggregationStore:
             found = connection.execute(_ROUND_HISTORY, key).fetchone()
             if found is None:
                 return None, []
-            record, messages = (_value(column) for column in found)
-            return _submissions_record(record), messages or []
+            record, messages = (json_value(column) for column in found)
+            return submissions_record(record), messages or []
 
         return await self._read(work)
 
     async def get_leader_board(self, limit: int | None = 10) -> list[dict[str, Any]]:
         """The best rounds of all executions, unscored ones last, as dicts of all columns."""
-        return await self._read(lambda connection: _dicts(connection.execute(_LEADER_BOARD, [limit])))
+        return await self._read(lambda connection: as_dicts(connection.execute(_LEADER_BOARD, [limit])))
 
     async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, Any]]:
         """The teams of an execution in order, each ``{"team_id", "team_name", "max_score", "total_rounds"}``."""
@@ -307,7 +305,10 @@ class AggregationStore:
             found = connection.execute(_SUBMISSIONS, [execution_id, team_id, team_id, limit]).fetchall()
             return [
                 SubmissionRecord(
-                    round_number=number, content=content or "", score=score, feedback=_feedback(score, _value(details))
+                    round_number=number,
+                    content=content or "",
+                    score=score,
+                    feedback=_feedback(score, json_value(details)),
                 )
                 for _, number, content, score, details in reversed(found)
             ]
@@ -322,7 +323,7 @@ class AggregationStore:
         def work(connection: Connection) -> list[EvaluationResult]:
             found = connection.execute(_SUBMISSIONS, [execution_id, team_id, team_id, None]).fetchall()
             by_team_and_round = sorted(found, key=lambda row: (row[0], row[1]))
-            return [_evaluation(score, _value(details)) for _, _, _, score, details in by_team_and_round]
+            return [_evaluation(score, json_value(details)) for _, _, _, score, details in by_team_and_round]
 
         return await self._read(work)
 
@@ -333,14 +334,14 @@ class AggregationStore:
         ``best_score``, ``average_score`` (None without a scored round) and ``final_submissions``. An unknown team has
         zeros and Nones.
         """
-        statistics = await self._read(lambda connection: _dicts(connection.execute(_STATISTICS, [team_id])))
+        statistics = await self._read(lambda connection: as_dicts(connection.execute(_STATISTICS, [team_id])))
         return {"team_id": team_id, **statistics[0]}
 
     async def get_model_usage(self, execution_id: str, team_id: str | None = None) -> list[ModelUsage]:
         """The bill of an execution, by team, round, role, agent and model."""
 
         def work(connection: Connection) -> list[ModelUsage]:
-            return [ModelUsage(**row) for row in _dicts(connection.execute(_USAGE, [execution_id, team_id, team_id]))]
+            return [ModelUsage(**row) for row in as_dicts(connection.execute(_USAGE, [execution_id, team_id, team_id]))]
 
         return await self._read(work)
 
@@ -520,22 +521,6 @@ def _mark_final(connection: Connection, key: Mapping[str, Any], exit_reason: str
 # --- values on their way out ------------------------------------------------------------------------------------------
 
 
-def _dicts(result: Connection) -> list[dict[str, Any]]:
-    columns = [(str(name), str(kind) == "JSON") for name, kind, *_ in result.description or ()]
-    return [
-        {name: _value(value) if is_json else _aware(value) for (name, is_json), value in zip(columns, row, strict=True)}
-        for row in result.fetchall()
-    ]
-
-
-def _value(dumped: str | None) -> Any:
-    return None if dumped is None else json.loads(dumped)
-
-
-def _aware(value: Any) -> Any:
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
-
-
 def _ranking(connection: Connection, execution_id: str) -> list[tuple[str, str, float, int, int]]:
     """Each team's id, name, best score, latest round and number of rounds, in order; every prompt asks for it."""
     found = connection.execute(_STANDINGS, [execution_id]).fetchall()
@@ -557,25 +542,6 @@ def _feedback(score: float | None, details: Any) -> str:
     if score is None and isinstance(details, dict) and isinstance(details.get("reason"), str):
         return str(details["reason"])
     return _evaluation(score, details).feedback_summary
-
-
-def _submissions_record(stored: Any) -> MemberSubmissionsRecord | None:
-    """The record of a round; what an older version stored beside our fields is left out."""
-    if not isinstance(stored, dict):
-        return None
-    submissions = [_known(MemberSubmission, item) for item in stored.get("submissions") or ()]
-    for item in submissions:
-        item["usage"] = _known(Usage, item.get("usage") or {})
-        item["status"] = str(item.get("status", "SUCCESS")).upper()
-    return MemberSubmissionsRecord.model_validate(
-        {**_known(MemberSubmissionsRecord, stored), "submissions": submissions}
-    )
-
-
-def _known(
-    record: type[MemberSubmission | MemberSubmissionsRecord | Usage], stored: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {name: value for name, value in stored.items() if name in record.model_fields and value is not None}
 
 
 # --- SQL --------------------------------------------------------------------------------------------------------------

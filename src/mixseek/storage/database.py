@@ -20,9 +20,9 @@ from pathlib import Path
 import duckdb
 
 from mixseek.errors import DatabaseVersionError
-from mixseek.storage.migrations import MIGRATIONS, Migration, file_version, has_results, migrate
+from mixseek.storage.migrations import MIGRATIONS, Migration, check_version, file_version, has_results, migrate
 
-__all__ = ["CannotOpenError", "HeldElsewhereError", "check_place", "open_database"]
+__all__ = ["CannotOpenError", "HeldElsewhereError", "check_place", "open_as_it_is", "open_database"]
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +58,23 @@ def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> d
     return connection
 
 
+def open_as_it_is(path: Path) -> duckdb.DuckDBPyConnection:
+    """A connection that can only read, to a file of this version or an older one; the file stays as it is."""
+    _check_kind(path)
+    try:
+        connection = _connect(path, read_only=True)
+    except duckdb.Error as error:
+        if _is_damage(error) or "replaying" in str(error):
+            raise CannotOpenError(_damaged(path, error)) from error
+        raise
+    try:
+        check_version(connection)
+    except DatabaseVersionError as error:
+        connection.close()
+        raise DatabaseVersionError(f"{str(path)!r}: {error}") from None
+    return connection
+
+
 # --- the place and the kind of the file -------------------------------------------------------------------------------
 
 
@@ -83,9 +100,17 @@ def _descriptor(path: Path) -> int:
     status = path.stat()
     known = _kept_open.get((status.st_dev, status.st_ino))
     if known is None:
-        known = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        known = _open_descriptor(path)
         _kept_open[status.st_dev, status.st_ino] = known
     return known
+
+
+def _open_descriptor(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError:
+        # Enough for whoever only reads; whoever writes hears of it from DuckDB.
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _check_kind(path: Path) -> None:
@@ -118,9 +143,9 @@ def _sync_directory(directory: Path) -> None:
 # --- connecting -------------------------------------------------------------------------------------------------------
 
 
-def _connect(path: Path) -> duckdb.DuckDBPyConnection:
+def _connect(path: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     try:
-        return duckdb.connect(str(path), config=_CONFIG)
+        return duckdb.connect(str(path), read_only=read_only, config=_CONFIG)
     except duckdb.ConnectionException:
         # This very process has the file open with other settings; DuckDB then shares it with the settings it has.
         return duckdb.connect(str(path))

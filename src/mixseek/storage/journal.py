@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,14 @@ from pydantic import JsonValue
 
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
 from mixseek.redaction import RedactedJson, Redactor
-from mixseek.storage.journal_file import abandon, file_identity, forget_after_fork, open_for_reading, read_error
+from mixseek.storage.journal_file import (
+    abandon,
+    delete_rows,
+    file_identity,
+    forget_after_fork,
+    open_for_reading,
+    read_error,
+)
 from mixseek.storage.journal_records import (
     Attempt,
     CallFailure,
@@ -38,6 +45,7 @@ from mixseek.storage.journal_records import (
     Request,
     RoundPrompt,
     StartedCall,
+    StartedRun,
     ToolResult,
     keyed_request,
     new_call_id,
@@ -57,6 +65,7 @@ __all__ = [
     "Request",
     "RoundPrompt",
     "StartedCall",
+    "StartedRun",
     "ToolResult",
     "keyed_request",
     "new_call_id",
@@ -99,6 +108,7 @@ class Journal:
         retry_delays: Sequence[float] = (1, 2, 4),
     ) -> None:
         self.path = Path(path)
+        self._wait_seconds = wait_seconds
         self._redactor = redactor or Redactor()
         self._rows = _RowMaker(self._redactor)
         self._reader = _Reader(self.path, wait_seconds)
@@ -225,18 +235,40 @@ class Journal:
         return await self._of_execution(_prompt, "prompts", execution_id, team_id)
 
     async def events(
-        self, execution_id: str | None = None, *, after: int = 0, limit: int | None = None
+        self,
+        execution_id: str | None = None,
+        *,
+        kinds: Collection[str] = (),
+        after: int = 0,
+        limit: int | None = None,
     ) -> list[JournalEvent]:
-        """Events in the order they were kept, of one execution or of all, those after a position."""
+        """Events in the order they were kept, of one execution or of all, of some kinds, those after a position."""
         named = None if execution_id is None else self._redactor.text(execution_id)
+        of_kinds = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
         return await self._many(
             _event,
-            "SELECT * FROM events WHERE position > ? AND (? IS NULL OR execution_id = ?) ORDER BY position LIMIT ?",
+            f"SELECT * FROM events WHERE position > ? AND (? IS NULL OR execution_id = ?) {of_kinds}"  # noqa: S608 marks
+            " ORDER BY position LIMIT ?",
             after,
             named,
             named,
+            *kinds,
             -1 if limit is None else limit,
         )
+
+    async def started_runs(self) -> list[StartedRun]:
+        """The executions whose beginning was kept, in no order."""
+        return await self._many(_started_run, _STARTED_RUNS)
+
+    async def member_calls(self, execution_id: str) -> list[ToolResult]:
+        """What members gave their leaders in an execution, in the order it came, without the members' messages."""
+        return await self._many(_tool_result, _MEMBER_CALLS, self._redactor.text(execution_id))
+
+    # --- taking away ---
+
+    async def delete(self, execution_id: str) -> int:
+        """Remove all that is kept of an execution, and say how many rows that was."""
+        return await asyncio.to_thread(delete_rows, self.path, self._redactor.text(execution_id), self._wait_seconds)
 
     async def last_sequence(self, execution_id: str, team_id: str | None = None) -> int | None:
         """The highest sequence number among the events of a team, or of an execution itself."""
@@ -504,6 +536,10 @@ def _event(row: sqlite3.Row) -> JournalEvent:
     return JournalEvent.model_validate({**_plain(row, plain), **_bodies(row, ("payload",))})
 
 
+def _started_run(row: sqlite3.Row) -> StartedRun:
+    return StartedRun.model_validate(dict(row))
+
+
 def _last(row: sqlite3.Row) -> int | None:
     last: int | None = row["last"]
     return last
@@ -515,3 +551,21 @@ def _plain(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
 
 def _bodies(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
     return {name: None if row[name] is None else json.loads(row[name]) for name in names}
+
+
+# --- SQL --------------------------------------------------------------------------------------------------------------
+
+# The ids are found one after the other by the index, and of each only the events without a team are looked at: whoever
+# asks what was played does not wait until all that happened was read.
+_STARTED_RUNS = """
+    WITH RECURSIVE ids (id) AS (
+        SELECT min(execution_id) FROM events
+        UNION ALL SELECT (SELECT min(execution_id) FROM events WHERE execution_id > id) FROM ids WHERE id IS NOT NULL)
+    SELECT execution_id, at AS started_at, json_extract(payload, '$.user_prompt') AS user_prompt,
+        (SELECT count(*) FROM json_each(payload, '$.team_names')) AS total_teams
+    FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
+    WHERE kind = 'RunStarted'"""
+_MEMBER_CALLS = """
+    SELECT execution_id, team_id, round_number, role, agent_name, tool, occurrence, arguments,
+        json_remove(result, '$.all_messages') AS result, started_at, ended_at
+    FROM tool_results WHERE execution_id = ? AND role = 'leader' ORDER BY id"""

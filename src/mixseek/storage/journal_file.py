@@ -25,6 +25,7 @@ from mixseek.errors import (
 
 __all__ = [
     "abandon",
+    "delete_rows",
     "file_identity",
     "forget_after_fork",
     "may_pass",
@@ -137,6 +138,35 @@ def file_identity(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
+
+
+def delete_rows(path: Path, execution_id: str, wait_seconds: float) -> int:
+    """Remove the rows of an execution from every table at once, and their content from the file."""
+    if not path.exists() or path.stat().st_size == 0:
+        return 0
+    try:
+        connection = open_for_writing(path, wait_seconds)
+        try:
+            # What is deleted is not wanted any more: it must not stay readable in pages that are free.
+            connection.execute("PRAGMA secure_delete=ON")
+            return _delete(connection, execution_id)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise write_error(path, error) from error
+
+
+def _delete(connection: sqlite3.Connection, execution_id: str) -> int:
+    deleted = 0
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for table in ("calls", "started_calls", "tool_results", "prompts", "events"):
+            deleted += connection.execute(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,)).rowcount  # noqa: S608
+        connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
+    return deleted
 
 
 def _patiently(action: Callable[[], _T], seconds: float) -> _T:

@@ -25,6 +25,7 @@ __all__ = [
     "Request",
     "RoundPrompt",
     "StartedCall",
+    "StartedRun",
     "ToolResult",
     "keyed_request",
     "new_call_id",
@@ -145,6 +146,15 @@ class JournalEvent(Record):
     payload: _Json
     position: int | None = None
     """Where it stands in the file, for reading on from there; the journal sets it."""
+
+
+class StartedRun(Record):
+    """The beginning of an execution, in a few values."""
+
+    execution_id: str
+    started_at: AwareDatetime
+    user_prompt: str
+    total_teams: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from weakref import WeakSet, WeakValueDictionary
 import duckdb
 
 from mixseek.errors import DatabaseLockedError
-from mixseek.storage.database import HeldElsewhereError, check_place, open_database
+from mixseek.storage.database import HeldElsewhereError, check_place, open_as_it_is, open_database
 from mixseek.storage.tables import Row, upsert
 from mixseek.storage.turn import Turn
 
-__all__ = ["Call", "Job", "Worker", "Write", "worker_for"]
+__all__ = ["Call", "Job", "Look", "Worker", "Write", "worker_for"]
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +98,10 @@ class Call(Job):
     def __init__(self, work: Callable[[Connection], Any], lock_wait_seconds: float) -> None:
         super().__init__(lock_wait_seconds)
         self.work = work
+
+
+class Look(Call):
+    """A read of the file as it is: it makes none, brings none up to date, and needs no right to write it."""
 
 
 class LetGo(Job):
@@ -208,7 +212,14 @@ class Worker:
 
     def _take_turn(self, job: Job) -> None:
         check_place(self.path)
-        if not self._turn.take(job.deadline, self._stop):
+        try:
+            came = self._turn.take(job.deadline, self._stop)
+        except OSError:
+            # Where nothing can be written nobody takes turns; whoever only reads can do without.
+            if not isinstance(job, Look):
+                raise
+            return
+        if not came:
             raise self._locked(self._turn.holder(), job)
 
     def _locked(self, holder: str, job: Job) -> DatabaseLockedError:
@@ -232,10 +243,15 @@ class Worker:
         return True
 
     def _lease(self, job: Job) -> None:
-        connection = open_database(self.path)
+        looks = isinstance(job, Look)
+        connection = open_as_it_is(self.path) if looks else open_database(self.path)
         try:
             self._sound = True
-            self._work(connection, job)
+            if looks:
+                # Alone: on this connection nobody else could write.
+                self._work_off(connection, [job])
+            else:
+                self._work(connection, job)
         finally:
             _let_go(connection, self.path)
 

@@ -13,7 +13,7 @@ import duckdb
 
 from mixseek.errors import DatabaseVersionError
 
-__all__ = ["MIGRATIONS", "Migration", "file_version", "has_results", "migrate"]
+__all__ = ["MIGRATIONS", "Migration", "check_version", "file_version", "has_results", "migrate"]
 
 Migration = Callable[[duckdb.DuckDBPyConnection], None]
 
@@ -64,14 +64,20 @@ def has_results(db: duckdb.DuckDBPyConnection) -> bool:
 
 def migrate(db: duckdb.DuckDBPyConnection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Bring the file up to date, one transaction a migration."""
+    version = check_version(db, migrations)
+    for number, migration in enumerate(migrations[version:], version + 1):
+        _apply(db, number, migration)
+
+
+def check_version(db: duckdb.DuckDBPyConnection, migrations: Sequence[Migration] = MIGRATIONS) -> int:
+    """The file's version; one that only a newer MixSeek knows is refused."""
     version = file_version(db)
     if version > len(migrations):
         raise DatabaseVersionError(
             f"the file has schema version {version}, this MixSeek knows versions up to {len(migrations)}: "
             "update MixSeek, or name another workspace"
         )
-    for number, migration in enumerate(migrations[version:], version + 1):
-        _apply(db, number, migration)
+    return version
 
 
 def _apply(db: duckdb.DuckDBPyConnection, number: int, migration: Migration) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mixseek.records import utc_now
 
-__all__ = ["Turn"]
+__all__ = ["Turn", "close_descriptor", "lock_bytes", "open_lock_file"]
 
 # Looking costs microseconds and cannot cost the place in the line; a blocking lock would know no time-out.
 _LOOK_AGAIN_SECONDS = 0.002
@@ -34,15 +34,14 @@ class Turn:
 
     def take(self, deadline: float, stop: threading.Event) -> bool:
         """Wait for the turn until ``deadline`` (``time.monotonic``); False if it did not come."""
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        _open_here.add(fd)
+        fd = open_lock_file(self.path)
         try:
             self._number = _draw(fd)
             if not _wait_in_line(fd, self._number, deadline, stop):
-                _close(fd)
+                close_descriptor(fd)
                 return False
         except BaseException:
-            _close(fd)
+            close_descriptor(fd)
             raise
         self._fd = fd
         self.note("")
@@ -66,8 +65,8 @@ class Turn:
         fd, self._fd = self._fd, None
         if fd is not None:
             # Unlocked by word, not only by closing: a child forked meanwhile still has the same open file.
-            _lock_bytes(fd, fcntl.LOCK_UN, self._number, 1)
-            _close(fd)
+            lock_bytes(fd, fcntl.LOCK_UN, self._number, 1)
+            close_descriptor(fd)
 
     def forget_in_child(self) -> None:
         """After a fork the turn is the parent's alone."""
@@ -86,7 +85,7 @@ def _draw(fd: int) -> int:
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
         number = _last_number(fd) + 1
-        _lock_bytes(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, number, 1)
+        lock_bytes(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, number, 1)
         os.pwrite(fd, f"{number:0{_DIGITS}}\n".encode(), 0)
     finally:
         fcntl.flock(fd, fcntl.LOCK_UN)
@@ -101,19 +100,21 @@ def _last_number(fd: int) -> int:
 
 def _is_first(fd: int, number: int) -> bool:
     try:
-        _lock_bytes(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, number)
+        lock_bytes(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, number)
     except (BlockingIOError, PermissionError):
         return False
-    _lock_bytes(fd, fcntl.LOCK_UN, 0, number)
+    lock_bytes(fd, fcntl.LOCK_UN, 0, number)
     return True
 
 
-def _lock_bytes(fd: int, how: int, start: int, length: int) -> None:
+def lock_bytes(fd: int, how: int, start: int, length: int) -> None:
+    """Lock or unlock some bytes, at once or not at all."""
     if sys.platform != "linux":
         fcntl.lockf(fd, how, length, start)
         return
     # Locks of the open file, not of the process: the process's would be gone with any descriptor it closes.
-    kind = fcntl.F_UNLCK if how == fcntl.LOCK_UN else fcntl.F_WRLCK
+    kinds = {fcntl.LOCK_UN: fcntl.F_UNLCK, fcntl.LOCK_SH: fcntl.F_RDLCK, fcntl.LOCK_EX: fcntl.F_WRLCK}
+    kind = kinds[how & ~fcntl.LOCK_NB]
     fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, start, length, 0))
 
 
@@ -127,7 +128,15 @@ def _wait_in_line(fd: int, number: int, deadline: float, stop: threading.Event) 
 _open_here: set[int] = set()
 
 
-def _close(fd: int) -> None:
+def open_lock_file(path: Path) -> int:
+    """A descriptor that a forked child does not keep."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    _open_here.add(fd)
+    return fd
+
+
+def close_descriptor(fd: int) -> None:
+    """Close what :func:`open_lock_file` gave."""
     _open_here.discard(fd)
     os.close(fd)
 
@@ -135,7 +144,7 @@ def _close(fd: int) -> None:
 def _close_in_child() -> None:
     # An inherited descriptor is the same lock: kept open here, it would outlive a parent that is killed.
     for fd in tuple(_open_here):
-        _close(fd)
+        close_descriptor(fd)
 
 
 os.register_at_fork(after_in_child=_close_in_child)

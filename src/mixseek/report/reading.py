@@ -1,0 +1,424 @@
+"""Executions as the stores of a workspace tell of them: the results from DuckDB, what else is known from the journal.
+
+Reading changes nothing: no file is made or brought up to date, and a run that goes on is not held up. Either store may
+be missing, and the summary too; then what the other one knows is all there is.
+"""
+
+import logging
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypeVar, get_args
+
+from mixseek.errors import ConfigurationError, StorageError
+from mixseek.records import (
+    AttachmentInfo,
+    EvaluationResult,
+    ExecutionStatus,
+    ExitReason,
+    ImprovementJudgment,
+    ModelUsage,
+    Standing,
+    Usage,
+    order_standings,
+)
+from mixseek.report.record import ExecutionLine, ExecutionRecord, MemberCall, RoundRecord, Status, TeamRecord
+from mixseek.storage.executions import ExecutionRows, StoredBest, StoredExecution, StoredExecutions
+from mixseek.storage.journal import Journal, JournalEvent, StartedRun, ToolResult
+from mixseek.storage.playing import is_playing
+from mixseek.storage.rows import member_submission
+from mixseek.workspace import Workspace
+
+__all__ = ["LAST", "best_results", "find_execution", "list_executions", "load_execution"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_Place = tuple[str, int]
+"""A team and a round."""
+
+LAST = "last"
+"""The name of the execution that was started last."""
+
+_MOST_NAMED = 5
+
+
+async def list_executions(workspace: Workspace) -> list[ExecutionLine]:
+    """Every execution of the workspace, the newest first."""
+    stored = {one.execution_id: one for one in await StoredExecutions(workspace.database).all()}
+    async with Journal(workspace.journal) as journal:
+        started = {run.execution_id: run for run in await _if_readable(journal.started_runs(), [])}
+        ids = {**stored, **started}
+        lines = [await _line(workspace, journal, each, stored.get(each), started.get(each)) for each in ids]
+    return sorted(lines, key=_newest_first)
+
+
+async def find_execution(workspace: Workspace, wanted: str) -> str:
+    """The id of the execution that is meant by its whole id, by the beginning of it, or by ``last``."""
+    ids = [line.execution_id for line in await list_executions(workspace)]
+    if not ids:
+        raise ConfigurationError(
+            f"nothing was played in {str(workspace.root)!r} yet: mixseek exec plays a competition, "
+            "--workspace DIR names another workspace"
+        )
+    if wanted in ids:
+        return wanted
+    meant = ids[:1] if wanted == LAST else [each for each in ids if wanted and each.startswith(wanted)]
+    if len(meant) != 1:
+        raise ConfigurationError(_not_found(wanted, meant))
+    return meant[0]
+
+
+async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRecord:
+    """All that is known of an execution, by its whole id."""
+    async with Journal(workspace.journal) as journal:
+        kept = await _if_readable(_read_journal(journal, execution_id), _Kept())
+        stored = await StoredExecutions(workspace.database).rows_of(execution_id, members=kept.started is None)
+        if stored.summary is None and kept.finished is None:
+            kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
+    if not stored.found and not kept.found:
+        raise ConfigurationError(_not_found(execution_id, []))
+    return _record(execution_id, stored, kept, is_running=is_playing(workspace.database, execution_id))
+
+
+async def best_results(workspace: Workspace, limit: int | None = None) -> list[StoredBest]:
+    """Each team's best round in each execution of the workspace, the best ones first."""
+    return await StoredExecutions(workspace.database).best(limit)
+
+
+def _not_found(wanted: str, meant: Sequence[str]) -> str:
+    if not meant:
+        return f"there is no execution {wanted!r} here: mixseek history lists those there are"
+    named = ", ".join(meant[:_MOST_NAMED])
+    more = f" and {len(meant) - _MOST_NAMED} more" if len(meant) > _MOST_NAMED else ""
+    return f"{wanted!r} may be any of {len(meant)} executions: give more of the id ({named}{more})"
+
+
+async def _if_readable(reading: Awaitable[T], otherwise: T) -> T:
+    """What the journal gives; one that cannot be read costs only what it would have added."""
+    try:
+        return await reading
+    except StorageError as error:
+        logger.warning("%s; only the results are told", error)
+        return otherwise
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+async def _line(
+    workspace: Workspace, journal: Journal, execution_id: str, stored: StoredExecution | None, run: StartedRun | None
+) -> ExecutionLine:
+    known = stored or StoredExecution(execution_id=execution_id)
+    status, seconds = known.status, known.seconds
+    if status is None:
+        # The last write may have failed; the journal then still has the end.
+        kept = await _if_readable(_read_journal(journal, execution_id, members=False), _Kept())
+        status, seconds = _status_of(kept.finished), (kept.finished or {}).get("total_execution_time_seconds")
+    return ExecutionLine(
+        execution_id=execution_id,
+        user_prompt=known.user_prompt or (run.user_prompt if run else ""),
+        status=status or "unfinished",
+        is_running=status is None and is_playing(workspace.database, execution_id),
+        started_at=run.started_at if run else known.started_at,
+        seconds=seconds,
+        total_teams=run.total_teams if run else known.total_teams,
+        best_team=known.best_team,
+        best_score=known.best_score,
+        cost_usd=known.cost_usd,
+    )
+
+
+def _newest_first(line: ExecutionLine) -> tuple[bool, float, str]:
+    """Those whose time nobody knows stand at the end."""
+    moment = line.started_at
+    return moment is None, 0.0 if moment is None else -moment.timestamp(), line.execution_id
+
+
+def _status_of(summary: Mapping[str, Any] | None) -> ExecutionStatus | None:
+    if summary is None:
+        return None
+    if not summary["team_results"]:
+        return "failed"
+    return "partial_failure" if summary["failed_teams_info"] else "completed"
+
+
+# --- what the journal adds --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What the journal has of an execution."""
+
+    started: JournalEvent | None = None
+    finished: Mapping[str, Any] | None = None
+    """The summary of a run that came to its end."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Why teams failed."""
+    members: Mapping[_Place, tuple[MemberCall, ...]] = field(default_factory=dict)
+    open_rounds: Mapping[_Place, RoundRecord] = field(default_factory=dict)
+    """Rounds as far as they came: when they began, and what was submitted."""
+    calls: tuple[ModelUsage, ...] = ()
+    """What calls cost, where no table has it yet."""
+
+    @property
+    def found(self) -> bool:
+        return bool(self.started or self.finished or self.members)
+
+    @property
+    def begun(self) -> Mapping[str, Any]:
+        """What was told when the run began."""
+        return _told(self.started) if self.started else {}
+
+
+async def _read_journal(journal: Journal, execution_id: str, *, members: bool = True) -> _Kept:
+    events = await journal.events(execution_id, kinds=("RunStarted", "RunFinished", "TeamFailed"))
+    by_kind = {event.kind: event for event in events}
+    finished = by_kind.get("RunFinished")
+    return _Kept(
+        started=by_kind.get("RunStarted"),
+        finished=_told(finished)["summary"] if finished else None,
+        failures={str(each.team_id): _told(each)["reason"] for each in events if each.kind == "TeamFailed"},
+        members=_by_place(await journal.member_calls(execution_id)) if members else {},
+    )
+
+
+async def _read_open_rounds(journal: Journal, execution_id: str, kept: _Kept) -> _Kept:
+    """What is known of rounds that did not end: a run that is over has none of them, and the most of these events."""
+    events = await journal.events(execution_id, kinds=("RoundStarted", "SubmissionMade", "ModelCalled"))
+    rounds: dict[_Place, RoundRecord] = {}
+    for event in events:
+        if event.kind != "ModelCalled":
+            place = str(event.team_id), int(_told(event)["round_number"])
+            rounds[place] = (rounds.get(place) or RoundRecord(round_number=place[1])).model_copy(update=_news(event))
+    calls = (_usage_of(event) for event in events if event.kind == "ModelCalled")
+    return replace(kept, open_rounds=rounds, calls=tuple(_added_up(calls)))
+
+
+def _told(event: JournalEvent) -> dict[str, Any]:
+    return event.payload if isinstance(event.payload, dict) else {}
+
+
+def _news(event: JournalEvent) -> dict[str, Any]:
+    if event.kind == "RoundStarted":
+        return {"started_at": event.at}
+    return {"submission": _told(event)["submission_content"]}
+
+
+def _by_place(results: Iterable[ToolResult]) -> dict[_Place, tuple[MemberCall, ...]]:
+    places: dict[_Place, tuple[MemberCall, ...]] = {}
+    for result in results:
+        place = result.scope.team_id, result.scope.round_number
+        places[place] = (*places.get(place, ()), _member_call(result))
+    return places
+
+
+def _member_call(result: ToolResult) -> MemberCall:
+    given = result.result if isinstance(result.result, dict) else {}
+    task = result.arguments.get("task") if isinstance(result.arguments, dict) else None
+    return MemberCall(
+        **member_submission(given).model_dump(),
+        task=None if task is None else str(task),
+        started_at=result.started_at,
+    )
+
+
+def _usage_of(event: JournalEvent) -> ModelUsage:
+    told = _told(event)
+    return ModelUsage(
+        execution_id=event.execution_id,
+        team_id=str(event.team_id),
+        **{name: told[name] for name in ("round_number", "role", "agent_name", "model", "cost_usd")},
+        requests=int(told["error"] is None),
+        input_tokens=told["input_tokens"],
+        output_tokens=told["output_tokens"],
+    )
+
+
+# --- the bill ---------------------------------------------------------------------------------------------------------
+
+
+def _bill(stored: Iterable[ModelUsage], calls: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
+    """The lines of the table, and those of calls it does not have yet; of two for the same, the one with more calls."""
+    lines = {_line_key(line): line for line in stored}
+    for line in calls:
+        known = lines.get(_line_key(line))
+        if known is None or known.requests < line.requests:
+            lines[_line_key(line)] = line
+    return tuple(lines[key] for key in sorted(lines))
+
+
+def _line_key(line: ModelUsage) -> tuple[str, int, str, str, str]:
+    return line.team_id, line.round_number, line.role, line.agent_name, line.model
+
+
+def _added_up(lines: Iterable[ModelUsage]) -> list[ModelUsage]:
+    sums: dict[tuple[str, int, str, str, str], ModelUsage] = {}
+    for line in lines:
+        known = sums.get(_line_key(line))
+        sums[_line_key(line)] = line if known is None else known.plus(line)
+    return list(sums.values())
+
+
+def _cost(bill: Sequence[ModelUsage]) -> float | None:
+    """The sum, or None where any price is not known: a part of the bill must not pass for the whole."""
+    costs = [line.cost_usd for line in bill]
+    return None if None in costs or not costs else sum(cost for cost in costs if cost is not None)
+
+
+# --- the record -------------------------------------------------------------------------------------------------------
+
+
+def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running: bool) -> ExecutionRecord:
+    summary, finished, begun = stored.summary or {}, kept.finished or {}, kept.begun
+    status: Status = _known_status(summary.get("status")) or _status_of(kept.finished) or "unfinished"
+    bill = _bill(stored.bill, kept.calls)
+    return ExecutionRecord(
+        execution_id=execution_id,
+        user_prompt=begun.get("user_prompt") or summary.get("user_prompt") or "",
+        status=status,
+        is_running=is_running and status == "unfinished",
+        started_at=kept.started.at if kept.started else _first_moment(stored),
+        seconds=summary.get("total_execution_time_seconds") or finished.get("total_execution_time_seconds"),
+        max_rounds=begun.get("max_rounds"),
+        teams=_teams(stored, kept, bill),
+        bill=bill,
+        usage=_usage(bill),
+        cost_usd=_cost(bill),
+        attachments=stored.attachments or tuple(AttachmentInfo(**one) for one in begun.get("attachments", ())),
+        reference=begun.get("reference"),
+        configuration=begun.get("configuration"),
+    )
+
+
+def _known_status(word: object) -> ExecutionStatus | None:
+    return next((status for status in get_args(ExecutionStatus) if status == word), None)
+
+
+def _first_moment(stored: ExecutionRows) -> datetime | None:
+    moments = [row["round_started_at"] for row in stored.statuses if row["round_started_at"]]
+    moments = moments or [row["created_at"] for row in stored.board if row["created_at"]]
+    return min(moments, default=(stored.summary or {}).get("created_at"))
+
+
+def _usage(bill: Iterable[ModelUsage]) -> Usage:
+    lines = (
+        Usage(requests=line.requests, input_tokens=line.input_tokens, output_tokens=line.output_tokens) for line in bill
+    )
+    return sum(lines, start=Usage())
+
+
+# --- teams ------------------------------------------------------------------------------------------------------------
+
+
+def _teams(stored: ExecutionRows, kept: _Kept, bill: Sequence[ModelUsage]) -> tuple[TeamRecord, ...]:
+    rounds = _rounds(stored, kept, bill)
+    names = {**_names(stored), **kept.begun.get("team_names", {})}
+    ids = sorted({*names, *rounds, *kept.failures})
+    teams = [_team(each, names.get(each, each), rounds.get(each, {}), stored, kept) for each in ids]
+    ranks = {standing.team_id: standing.rank for standing in order_standings(_standings(teams, stored))}
+    ranked = [team.model_copy(update={"rank": ranks.get(team.team_id)}) for team in teams]
+    return tuple(sorted(ranked, key=lambda team: (team.rank is None, team.rank or 0, team.team_id)))
+
+
+def _names(stored: ExecutionRows) -> dict[str, str]:
+    """Each team's name in its latest round."""
+    rows = sorted([*stored.statuses, *stored.board], key=lambda row: int(row["round_number"]))
+    return {row["team_id"]: row["team_name"] for row in rows}
+
+
+def _team(team_id: str, name: str, rounds: Mapping[int, RoundRecord], stored: ExecutionRows, kept: _Kept) -> TeamRecord:
+    rows = [row for row in stored.board if row["team_id"] == team_id]
+    scored = [(row["score"], row["round_number"]) for row in rows if row["score"] is not None]
+    final = next((row["round_number"] for row in rows if row["final_submission"]), None)
+    best_score, best_round = max(scored, default=(None, None))
+    return TeamRecord(
+        team_id=team_id,
+        team_name=name,
+        best_score=best_score,
+        best_round=final or best_round,
+        exit_reason=next(filter(None, (_exit_reason(row["exit_reason"]) for row in rows)), None),
+        error=kept.failures.get(team_id),
+        rounds=tuple(rounds[number] for number in sorted(rounds)),
+    )
+
+
+def _exit_reason(word: object) -> ExitReason | None:
+    return next((reason for reason in get_args(ExitReason) if reason == word), None)
+
+
+def _standings(teams: Iterable[TeamRecord], stored: ExecutionRows) -> list[Standing]:
+    latest: dict[str, list[int]] = {}
+    for row in stored.board:
+        latest.setdefault(row["team_id"], []).append(row["round_number"])
+    return [
+        Standing(
+            team_id=team.team_id,
+            team_name=team.team_name,
+            best_score=team.best_score,
+            latest_round=max(latest[team.team_id]),
+            total_rounds=len(latest[team.team_id]),
+        )
+        for team in teams
+        if team.best_score is not None
+    ]
+
+
+# --- rounds -----------------------------------------------------------------------------------------------------------
+
+
+def _rounds(stored: ExecutionRows, kept: _Kept, bill: Iterable[ModelUsage]) -> dict[str, dict[int, RoundRecord]]:
+    board = {_place(row): row for row in stored.board}
+    statuses = {_place(row): row for row in stored.statuses}
+    members = {place: tuple(MemberCall(**one.model_dump()) for one in calls) for place, calls in stored.members.items()}
+    members.update(kept.members)
+    bills: dict[_Place, list[ModelUsage]] = {}
+    for line in bill:
+        bills.setdefault((line.team_id, line.round_number), []).append(line)
+    rounds: dict[str, dict[int, RoundRecord]] = {}
+    for place in {**board, **statuses, **members, **kept.open_rounds, **bills}:
+        known = kept.open_rounds.get(place) or RoundRecord(round_number=place[1])
+        news = {**_scored(board.get(place)), **_judged(statuses.get(place))}
+        more = {"members": members.get(place, ()), "bill": tuple(bills.get(place, ()))}
+        rounds.setdefault(place[0], {})[place[1]] = known.model_copy(update={**news, **more})
+    return rounds
+
+
+def _place(row: Mapping[str, Any]) -> _Place:
+    return row["team_id"], row["round_number"]
+
+
+def _scored(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a row of the leader board tells of a round."""
+    if row is None:
+        return {}
+    details = row["score_details"] if isinstance(row["score_details"], dict) else {}
+    evaluation = EvaluationResult.from_score_details(details, row["score"])
+    reason = details.get("reason")
+    return {
+        # A round without a submission has a row with an empty one.
+        "submission": row["submission_content"] or None,
+        "submission_format": row["submission_format"] or "md",
+        "score": row["score"],
+        "metrics": tuple(evaluation.metrics),
+        "flags": tuple(evaluation.flags),
+        "failure": reason if row["score"] is None and isinstance(reason, str) else None,
+    }
+
+
+def _judged(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a row of the rounds' status tells of a round."""
+    if row is None:
+        return {}
+    times = {"started_at": row["round_started_at"], "ended_at": row["round_ended_at"]}
+    told = {name: moment for name, moment in times.items() if moment is not None}
+    return told if row["should_continue"] is None else {**told, "judgment": _judgment(row)}
+
+
+def _judgment(row: Mapping[str, Any]) -> ImprovementJudgment:
+    confidence = row["confidence_score"] or 0.0
+    return ImprovementJudgment(
+        should_continue=row["should_continue"],
+        reasoning=row["reasoning"] or "",
+        confidence_score=min(max(confidence, 0.0), 1.0),
+    )
