@@ -192,7 +192,9 @@ async def _read_open_rounds(journal: Journal, execution_id: str, kept: _Kept) ->
             place = str(event.team_id), int(_told(event)["round_number"])
             rounds[place] = (rounds.get(place) or RoundRecord(round_number=place[1])).model_copy(update=_news(event))
     calls = (_usage_of(event) for event in events if event.kind == "ModelCalled")
-    return replace(kept, open_rounds=rounds, calls=tuple(_added_up(calls)))
+    # A call that failed before it gave anything is on no bill.
+    paid = (line for line in calls if line.requests or line.input_tokens or line.output_tokens)
+    return replace(kept, open_rounds=rounds, calls=tuple(_added_up(paid)))
 
 
 def _told(event: JournalEvent) -> dict[str, Any]:
