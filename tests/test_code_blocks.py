@@ -10,7 +10,6 @@ import json
 import os
 import re
 import runpy
-import shlex
 import shutil
 import subprocess
 import sys
@@ -59,17 +58,10 @@ WHOLE = {
     "[providers": ("configs/providers.toml", ""),
     "[prompt_builder": ("configs/prompt_builder.toml", ""),
 }
-DRIVER = """
-import json, sys
-from mixseek.cli import main
-
-for argv in json.load(sys.stdin):
-    try:
-        main(argv)
-    except SystemExit as end:
-        if end.code:
-            sys.exit(f"mixseek {' '.join(argv)}: exit code {end.code}")
-"""
+# Pages whose commands begin with nothing are run in an empty directory, all others in a workspace that was played.
+FROM_NOTHING: set[str] = set()
+# Programs of commands that are not run: they would set up, test or demonstrate this project, or install something.
+LEFT_OUT = ("make", "git", "pip", "python", "pre-commit", "apt-get")
 SAFETY_SECONDS = 120
 
 
@@ -222,31 +214,47 @@ def test_a_query_finds_something(block: Block, played: Played) -> None:
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-def _commands(page: Path) -> list[list[str]]:
-    """The arguments of every ``mixseek`` of a page, in order."""
-    lines = [line for block in BLOCKS if block.page == page for line in _command_lines(block)]
-    split = [shlex.split(line, comments=True) for line in lines]
-    return [words[1:] for words in split if words and Path(words[0]).name == "mixseek"]
+def _script(page: Path) -> str:
+    return "\n".join(_commands(block) for block in BLOCKS if block.page == page)
 
 
-def _command_lines(block: Block) -> list[str]:
-    text = block.text.replace("\\\n", " ")
+def _commands(block: Block) -> str:
+    """What a reader would type: all of a ``bash`` block, and of a ``console`` block what stands after ``$``."""
     if block.language == "bash":
-        return text.splitlines()
-    return [line[2:] for line in text.splitlines() if line.startswith("$ ")] if block.language == "console" else []
+        return block.text
+    lines = re.sub(r"\\\n(> )?", " ", block.text).splitlines()
+    return "\n".join(line[2:] for line in lines if line.startswith("$ ")) if block.language == "console" else ""
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _commands(page)], ids=lambda page: page.name)
-def test_the_commands_of_a_page_run(page: Path, workspace: Path) -> None:
-    _write_files_of(page, workspace)
-    (workspace / "my-workspace").symlink_to(workspace)
+def _program(path: Path, text: str) -> None:
+    _write(path, f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "mixseek" in _script(page)], ids=lambda page: page.name)
+def test_the_commands_of_a_page_run(page: Path, workspace: Path, tmp_path: Path) -> None:
+    place = workspace
+    if str(page.relative_to(ROOT)) in FROM_NOTHING:
+        place = tmp_path / "clone"
+    else:
+        _write_files_of(page, workspace)
+        (workspace / "my-workspace").symlink_to(workspace)
+    programs = tmp_path / "programs"
+    for name in LEFT_OUT:
+        _program(programs / name, ":")
+    _program(programs / "mixseek", f'exec "{sys.executable}" -m mixseek "$@"')
+    _write(place / ".venv/bin/activate", "")
     ran = subprocess.run(
-        [sys.executable, "-c", DRIVER],
-        input=json.dumps(_commands(page)),
-        env=os.environ | {"MIXSEEK_WORKSPACE": str(workspace)},
+        ["bash", "-e", "-o", "pipefail", "-c", _script(page)],
+        cwd=place,
+        env=os.environ | {"HOME": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"} | _where(place, workspace),
         capture_output=True,
         text=True,
         timeout=SAFETY_SECONDS,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def _where(place: Path, workspace: Path) -> dict[str, str]:
+    return {"MIXSEEK_WORKSPACE": str(workspace)} if place == workspace else {}

@@ -54,7 +54,7 @@ async def test_the_readmes_python_plays_a_competition(tmp_path: Path, capsys: py
 
 
 def test_the_readmes_workspace_transcript_is_what_config_init_prints(tmp_path: Path) -> None:
-    [shown] = re.findall(r"\$ \.venv/bin/mixseek config init -w my-workspace\n(.*?)```", README, re.DOTALL)
+    [shown] = re.findall(r"\$ mixseek config init -w my-workspace\n(.*?)```", README, re.DOTALL)
     assert run("-m", "mixseek", "config", "init", "-w", "my-workspace", cwd=tmp_path) == shown
 
 
