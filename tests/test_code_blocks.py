@@ -48,6 +48,7 @@ _ORCHESTRATOR = '[orchestrator]\n[[orchestrator.teams]]\nconfig = "configs/agent
 WHOLE = {
     "[[team.members]]": ("configs/agents/page.toml", _TEAM),
     "[team.members.": ("configs/agents/page.toml", _TEAM + _MEMBER),
+    "[team.leader]": ("configs/agents/page.toml", '[team]\nteam_id = "t"\nteam_name = "T"\n'),
     "[team": ("configs/agents/page.toml", ""),
     "[agent": ("configs/agents/page.toml", ""),
     "[orchestrator": ("configs/page.toml", ""),
@@ -219,9 +220,11 @@ def _script(page: Path) -> str:
 
 
 def _commands(block: Block) -> str:
-    """What a reader would type: all of a ``bash`` block, and of a ``console`` block what stands after ``$``."""
+    """What a reader would type: a ``bash`` block, what stands after ``$`` in a ``console`` block, and a file."""
     if block.language == "bash":
         return block.text
+    if block.file:
+        return f"mkdir -p {Path(block.file).parent}\ncat > {block.file} <<'END OF FILE'\n{block.text}END OF FILE"
     lines = re.sub(r"\\\n(> )?", " ", block.text).splitlines()
     return "\n".join(line[2:] for line in lines if line.startswith("$ ")) if block.language == "console" else ""
 
@@ -231,13 +234,15 @@ def _program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "mixseek" in _script(page)], ids=lambda page: page.name)
+TYPED = sorted({block.page for block in BLOCKS if block.language in {"bash", "console"} and "mixseek" in block.text})
+
+
+@pytest.mark.parametrize("page", TYPED, ids=lambda page: page.name)
 def test_the_commands_of_a_page_run(page: Path, workspace: Path, tmp_path: Path) -> None:
     place = workspace
     if str(page.relative_to(ROOT)) in FROM_NOTHING:
         place = tmp_path / "clone"
     else:
-        _write_files_of(page, workspace)
         (workspace / "my-workspace").symlink_to(workspace)
     programs = tmp_path / "programs"
     for name in LEFT_OUT:
