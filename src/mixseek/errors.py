@@ -6,6 +6,7 @@ MixSeekError
 │   ├── MissingFileError          (also FileNotFoundError)
 │   ├── PluginError               a plugin that cannot be loaded or is not what it says
 │   └── AuthenticationError       no key for a model provider
+├── OutputError                   a result could not be written where it was asked for
 ├── StorageError
 │   ├── DatabaseReadError
 │   ├── DatabaseWriteError
@@ -58,6 +59,7 @@ __all__ = [
     "ModelTooLargeError",
     "ModelUnavailableError",
     "NoResultError",
+    "OutputError",
     "PluginError",
     "Problem",
     "RoundTimeoutError",
@@ -117,6 +119,10 @@ class PluginError(ConfigurationError):
 
 class AuthenticationError(ConfigurationError):
     """A model provider's key is missing or was refused."""
+
+
+class OutputError(MixSeekError):
+    """A result could not be written to the file or stream it was asked for; it may be in the database."""
 
 
 class StorageError(MixSeekError):

@@ -360,7 +360,7 @@ class MemberSubmissionsRecord(Record):
 class LeaderBoardEntry(Record):
     """One round of one team on the leader board."""
 
-    id: int | None = None
+    id: int | None = Field(default=None, exclude_if=lambda number: number is None)
     execution_id: str
     team_id: str
     team_name: str

@@ -5,8 +5,17 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+import typer
+
 from mixseek.cli.app import app
-from mixseek.cli.output import Format, print_error, use_format
+from mixseek.cli.output import (
+    Format,
+    asks_for_json,
+    print_error,
+    print_unexpected,
+    print_usage_error,
+    use_format,
+)
 from mixseek.errors import MixSeekError
 
 __all__ = ["main"]
@@ -16,12 +25,32 @@ EXIT_NO_RESULT = 2
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``mixseek`` with these arguments, or with those of the process."""
-    use_format(Format.TEXT)
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    use_format(Format.JSON if asks_for_json(arguments) else Format.TEXT)
     # An advertisement of the model library's, which it prints into terminals when the first agent runs.
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     try:
-        app(args=argv, prog_name="mixseek")
+        code = _run(arguments)
+    except typer.Exit as ended:  # nobody reads the message
+        code = ended.exit_code
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        return int(app(args=arguments, prog_name="mixseek", standalone_mode=False) or 0)
     except MixSeekError as error:
         print_error(error)
-        sys.exit(EXIT_NO_RESULT)
-    sys.exit(0)
+    except typer.TyperException as error:
+        print_usage_error(error)
+    except Exception as error:  # noqa: BLE001  # the last resort: nobody is shown a traceback for our mistakes
+        _tell_of_a_bug(error)
+    return EXIT_NO_RESULT
+
+
+def _tell_of_a_bug(error: Exception) -> None:
+    from mixseek.cli.logs import keep_unexpected, without_secrets
+
+    kind, place = type(error).__name__, keep_unexpected(error)
+    words = f"{kind}: {error}" if str(error) else kind
+    print_unexpected(without_secrets(f"unexpected: {words}; this is a bug; details in {place}"), kind)

@@ -7,6 +7,16 @@ from typing import Annotated
 
 import typer
 
+from mixseek.cli.answer_file import AnswerFile, OutputOption, answer_file
+from mixseek.cli.inputs import (
+    AttachmentsOption,
+    PromptArgument,
+    PromptFileOption,
+    ReferenceOption,
+    find_config,
+    read_given,
+    reference_text,
+)
 from mixseek.cli.live import showing
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import (
@@ -16,18 +26,21 @@ from mixseek.cli.output import (
     print_json,
     print_line,
     print_text,
+    rounded,
     use_format,
     warn,
 )
 from mixseek.cli.plan import plan_of
 from mixseek.config.attachments import read_attachments
 from mixseek.config.checks import later_fields
+from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.layers import show_path
 from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
-from mixseek.errors import ConfigurationError, StorageError
+from mixseek.errors import OutputError, StorageError
 from mixseek.events import Listener
 from mixseek.records import Attachment, ExecutionSummary, LeaderBoardEntry
 from mixseek.redaction import Redactor
+from mixseek.workspace import Workspace
 
 __all__ = ["app"]
 
@@ -41,52 +54,69 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command("exec")
 @takes_log_options
 def exec_(
-    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The task for all teams.")],
-    config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The orchestrator file.")],
-    attach: Annotated[
-        list[Path] | None, typer.Option("--attach", metavar="FILE", help="A file that comes with the task; repeatable.")
+    prompt: PromptArgument = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="The orchestrator file; configs/orchestrator.toml of the workspace."
+        ),
     ] = None,
+    prompt_file: PromptFileOption = None,
+    files: AttachmentsOption = None,
+    reference: ReferenceOption = None,
+    output: OutputOption = None,
     timeout: Annotated[int | None, typer.Option("--timeout", help="Seconds for all rounds of a team.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and call no model.")] = False,
-    output: FormatOption = Format.TEXT,
+    output_format: FormatOption = Format.TEXT,
     workspace: WorkspaceOption = None,
     *,
     logs: LogOptions,
 ) -> None:
     """Let the teams of a file compete over a task, and print the best answer.
 
+    The task is an argument, a file or what comes on standard input.
+
     Exit codes: 0 all teams have a result and none failed, 1 some results and some failures, 2 no result or a mistake
     in the configuration, 130 Ctrl-C.
+
+    \b
+    Examples:
+      mixseek exec "Name three uses of bamboo." -w my-workspace
+      mixseek exec --prompt-file task.md --file table.csv --output answer.md
+      cat task.md | mixseek exec -c configs/orchestrator.toml -f json
+      mixseek exec "What is 6 times 7?" --reference 42 --dry-run
     """
-    use_format(output)
-    _check_prompt(prompt)
-    manager = ConfigurationManager(workspace, overrides=_overrides(timeout))
-    start_logging(manager.workspace, Redactor.from_environment(manager.environ), logs, file=not dry_run)
-    settings = manager.load_run_settings(config, for_a_run=True)
-    attachments = read_attachments(attach or (), manager.workspace)
+    use_format(output_format)
+    place = Workspace.locate(workspace)
+    overrides = _overrides(timeout, reference_text(reference, place))
+    manager = ConfigurationManager(place, overrides=overrides, options=_OPTIONS)
+    start_logging(place, Redactor.from_environment(manager.environ), logs, file=not dry_run)
+    file = find_config(config, place, ORCHESTRATOR.file, "name one, or make a workspace with mixseek init")
+    settings = manager.load_run_settings(file, for_a_run=True)
+    attachments = read_attachments(files or (), place)
+    answer_to = answer_file(output)
     _warn_of_what_is_not_in_effect(settings)
     if dry_run:
+        if prompt is not None or prompt_file is not None:
+            read_given(prompt, prompt_file, place)
         _rehearse(settings)
-        _print_plan(settings, output)
+        _print_plan(settings, output_format)
         return
+    task = read_given(prompt, prompt_file, place)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
-        summary = _play(settings, prompt, attachments, redactor, listeners)
-    _print_summary(summary, output, redactor)
-    raise typer.Exit(_exit_code(summary))
+        summary = _play(settings, task, attachments, redactor, listeners)
+    _print_summary(summary, output_format, redactor)
+    is_written = _write_answer(summary, answer_to, redactor)
+    raise typer.Exit(_exit_code(summary, is_written=is_written))
 
 
-def _check_prompt(prompt: str) -> None:
-    if not prompt.strip():
-        raise ConfigurationError("the prompt is empty: say what the teams have to do")
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigurationError("the prompt is not UTF-8 text") from error
+_OPTIONS = {"orchestrator": {"timeout_per_team_seconds": "--timeout", "reference": "--reference"}}
 
 
-def _overrides(timeout: int | None) -> dict[str, dict[str, int]]:
-    return {} if timeout is None else {"orchestrator": {"timeout_per_team_seconds": timeout}}
+def _overrides(timeout: int | None, reference: str | None) -> dict[str, dict[str, int | str]]:
+    given = {"timeout_per_team_seconds": timeout, "reference": reference}
+    return {"orchestrator": {name: value for name, value in given.items() if value is not None}}
 
 
 def _warn_of_what_is_not_in_effect(settings: RunSettings) -> None:
@@ -132,10 +162,10 @@ def _play(
         return progress.summary
 
 
-def _exit_code(summary: ExecutionSummary) -> int:
+def _exit_code(summary: ExecutionSummary, *, is_written: bool = True) -> int:
     if not summary.team_results:
         return EXIT_NO_RESULT
-    return EXIT_SOME_FAILED if summary.failed_teams_info else 0
+    return EXIT_SOME_FAILED if summary.failed_teams_info or not is_written else 0
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -153,7 +183,7 @@ def _print_plan(settings: RunSettings, output: Format) -> None:
 def _print_summary(summary: ExecutionSummary, output: Format, redactor: Redactor) -> None:
     """Without secrets, as the tables have it: an answer may hold a key that a tool gave away."""
     if output is Format.JSON:
-        print_json(redactor.value(summary.model_dump(mode="json")))
+        print_json(redactor.value(rounded(summary.model_dump(mode="json"))))
         return
     for line in _summary_lines(summary):
         print_line(redactor.text(line))
@@ -162,6 +192,22 @@ def _print_summary(summary: ExecutionSummary, output: Format, redactor: Redactor
         print_line(f"Best answer: {_named(best.team_name, best.team_id)}, round {best.round_number}")
         print_line()
         print_text(redactor.text(best.submission_content))
+
+
+def _write_answer(summary: ExecutionSummary, answer_to: AnswerFile | None, redactor: Redactor) -> bool:
+    """Whether the best answer is where it was asked for; it is printed and stored by now, so it is not lost."""
+    if answer_to is None:
+        return True
+    if not summary.team_results:
+        warn(f"mixseek: there is no answer: {answer_to.shown} is left as it was")
+        return True
+    try:
+        answer_to.write(redactor.text(summary.team_results[0].submission_content))
+    except OutputError as error:
+        warn(f"mixseek: {error}")
+        return False
+    warn(f"the best answer is in {answer_to.shown}")
+    return True
 
 
 def _summary_lines(summary: ExecutionSummary) -> list[str]:

@@ -17,7 +17,10 @@ asked for.
 import functools
 import inspect
 import logging
+import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -33,9 +36,22 @@ from mixseek.events import Listener
 from mixseek.redaction import RedactingFilter, Redactor
 from mixseek.workspace import Workspace
 
-__all__ = ["LogFormat", "LogLevel", "LogOptions", "start_logging", "takes_log_options", "watching"]
+__all__ = [
+    "LogFormat",
+    "LogLevel",
+    "LogOptions",
+    "keep_unexpected",
+    "start_logging",
+    "takes_log_options",
+    "watching",
+    "without_secrets",
+]
 
 _started: list[logging.Handler] = []
+_redactor: list[Redactor] = []
+"""What takes the secrets out of the logs of this command, once they are started."""
+
+logger = logging.getLogger(__name__)
 
 
 class LogFormat(StrEnum):
@@ -113,6 +129,7 @@ def start_logging(
         handler.addFilter(RedactingFilter(redactor))
         if options.log_format is LogFormat.JSON:
             handler.setFormatter(JsonLines())
+    _redactor[:] = [redactor]
     # Without any handler, Python would print warnings by itself.
     _exchange(handlers or [logging.NullHandler()])
     logging.getLogger("mixseek").setLevel(min((handler.level for handler in handlers), default=logging.ERROR))
@@ -124,6 +141,25 @@ def start_logging(
 def watching(options: LogOptions, environ: Mapping[str, str]) -> Iterator[Sequence[Listener]]:  # noqa: ARG001
     """The listeners that log what happens and send it elsewhere; in the end all they have is sent or given up."""
     yield (log_event,)
+
+
+def without_secrets(text: str) -> str:
+    """A text that is to be printed, without the secrets that the logs know of."""
+    return (_redactor[0] if _redactor else Redactor.from_environment(os.environ)).text(text)
+
+
+def keep_unexpected(error: Exception) -> str:
+    """Keep the traceback of an error nobody expected, and say where: in the log, or in a file of its own."""
+    files = [handler for handler in _started if isinstance(handler, logging.FileHandler)]
+    if _started:
+        logger.critical("unexpected", exc_info=error, extra={"is_told": True})
+    if files:
+        return files[0].baseFilename
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="mixseek-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
+    ) as file:
+        file.write(without_secrets("".join(traceback.format_exception(error))))
+    return file.name
 
 
 def _exchange(handlers: list[logging.Handler]) -> None:
@@ -171,6 +207,8 @@ def _file_handlers(workspace: Workspace, level: LogLevel) -> list[logging.Handle
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a record tells a reader of the console more than the lines about events do."""
+    """Whether a record tells a reader of the console more than the lines about events and errors do."""
+    if getattr(record, "is_told", False):
+        return False
     told = record.name.startswith(("mixseek.orchestrator", EVENT_LOGGER))
     return record.levelno > logging.WARNING or not told

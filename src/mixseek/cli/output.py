@@ -1,31 +1,44 @@
 """What reaches the terminal: text without control codes, errors a line each, and JSON where JSON was asked for."""
 
+import contextlib
+import io
 import json
+import math
+import os
 import re
 import sys
+from collections.abc import Sequence
 from contextvars import ContextVar
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from mixseek.errors import ConfigurationError, MixSeekError
+from mixseek.errors import ConfigurationError, MixSeekError, OutputError
 
 __all__ = [
     "Format",
     "FormatOption",
     "WorkspaceOption",
+    "asks_for_json",
     "clean",
     "clean_text",
     "print_error",
     "print_json",
     "print_line",
     "print_text",
+    "print_unexpected",
+    "print_usage_error",
+    "rounded",
     "use_format",
     "warn",
     "writes_all",
 ]
+
+# What a shell tells of a program that writes to a pipe nobody reads any more.
+EXIT_NO_READER = 141
 
 # Codes that move the cursor, colour, ring or turn the direction of writing, and halves of characters.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -50,6 +63,16 @@ _format: ContextVar[Format] = ContextVar("format", default=Format.TEXT)
 def use_format(wanted: Format) -> None:
     """Answer in this format from now on, errors included."""
     _format.set(wanted)
+
+
+def asks_for_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line wants JSON, looked up before it is parsed: its mistakes are to be told as JSON too.
+
+    >>> asks_for_json(["exec", "--format=json"]), asks_for_json(["exec", "-f", "text", "json"])
+    (True, False)
+    """
+    wanted = {("-f", "json"), ("--format", "json")}
+    return bool(wanted & set(pairwise(arguments)) or {"--format=json", "-fjson"} & set(arguments))
 
 
 def clean(text: str) -> str:
@@ -90,7 +113,25 @@ def print_json(value: Any) -> None:
     """A JSON document on standard output."""
     text = json.dumps(value, ensure_ascii=not writes_all(sys.stdout), indent=2, default=str)
     # What is left to escape stands inside strings, where JSON has one way of writing it.
-    typer.echo("\n".join(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n")))
+    _write("\n".join(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n")))
+
+
+def rounded(value: Any) -> Any:
+    """A JSON value whose numbers have as many digits as anyone reads; what is no finite number is null.
+
+    >>> rounded({"score": 83.33333333333333, "cost_usd": 0.0000123456789, "teams": 2, "best": float("nan")})
+    {'score': 83.3333, 'cost_usd': 1.23457e-05, 'teams': 2, 'best': None}
+    """
+    match value:
+        case float():
+            if not math.isfinite(value):
+                return None
+            return round(value, 4) if abs(value) >= 1 else float(f"{value:.6g}")
+        case dict():
+            return {name: rounded(item) for name, item in value.items()}
+        case list():
+            return [rounded(item) for item in value]
+    return value
 
 
 def _echo(text: str, *, err: bool = False) -> None:
@@ -98,21 +139,69 @@ def _echo(text: str, *, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     if not writes_all(stream):
         text = text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
-    typer.echo(text, err=err)
+    _write(text, err=err)
 
 
-def writes_all(stream: TextIO) -> bool:
+def writes_all(stream: TextIO | None) -> bool:
     """Whether a stream takes every letter there is."""
-    return (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")
+    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("_", "-").startswith("utf")
+
+
+def _write(text: str, *, err: bool = False) -> None:
+    """One text with a line break; a stream that takes no more ends the command, unless it only carried progress."""
+    try:
+        typer.echo(text, err=err)
+    except OSError as error:
+        _let_go(sys.stderr if err else sys.stdout)
+        if err:
+            return
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(EXIT_NO_READER) from None
+        raise OutputError(f"standard output cannot be written: {error.strerror}") from error
+
+
+def _let_go(stream: TextIO) -> None:
+    """Send what a broken stream still holds nowhere: it would complain once more when the process ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def print_error(error: MixSeekError) -> None:
     """An error for people, a line for every problem on standard error, or for programs, on standard output."""
-    if _format.get() is Format.JSON:
+    if _format.get() is Format.JSON and not isinstance(error, OutputError):
         print_json({"error": _as_json(error)})
         return
     for line in _lines(error):
         warn(f"mixseek: {line}")
+
+
+def print_usage_error(error: typer.TyperException) -> None:
+    """What is wrong with a command line, as typer tells it, or as JSON."""
+    told = io.StringIO()
+    show = getattr(error, "show", None)
+    if _format.get() is Format.JSON:
+        print_json({"error": {"type": "UsageError", "message": _message(error), "problems": []}})
+    elif show is None:
+        warn(f"mixseek: {error}")
+    else:
+        show(file=told)
+        for line in told.getvalue().splitlines():
+            warn(line)
+
+
+def _message(error: typer.TyperException) -> str:
+    words = getattr(error, "format_message", None)
+    return str(words() if words else error)
+
+
+def print_unexpected(told: str, kind: str) -> None:
+    """An error that is nobody's but ours."""
+    if _format.get() is Format.JSON:
+        print_json({"error": {"type": kind, "message": told, "problems": []}})
+    else:
+        warn(f"mixseek: {told}")
 
 
 def _lines(error: MixSeekError) -> list[str]:

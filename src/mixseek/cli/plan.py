@@ -49,7 +49,7 @@ class Plan:
     max_rounds: int
     timeout_per_team_seconds: int
     calls: int
-    """Every round played, every member asked once a round, no call tried again."""
+    """Every round played, every member asked once a round and using no tool, no call tried again."""
 
     def lines(self) -> list[str]:
         """The plan for people."""
@@ -62,7 +62,8 @@ class Plan:
         lines += [f"Judgment: {'by rules alone' if self.judgment == 'none' else self.judgment}"]
         return [
             *lines,
-            f"At most {self.calls} model calls, if a leader asks each member once a round and no call fails",
+            f"{self.calls} model calls, if every round is played, each member is asked once a round and uses no tool",
+            "More, if members are asked again, their models go on after a tool, or calls are tried again",
         ]
 
     def as_json(self) -> dict[str, Any]:

@@ -182,8 +182,9 @@ class _Reading(Generic[S]):
 class ConfigurationManager:
     """Reads the configuration of one workspace.
 
-    ``overrides`` are values from the command line by kind of file: ``{"orchestrator": {"max_rounds": 3}}``. ``given``
-    are settings in place of the workspace's files; they win over the environment.
+    ``overrides`` are values from the command line by kind of file: ``{"orchestrator": {"max_rounds": 3}}``, and
+    ``options`` the names they have there: ``{"orchestrator": {"max_rounds": "--max-rounds"}}``. ``given`` are settings
+    in place of the workspace's files; they win over the environment.
     """
 
     def __init__(
@@ -191,6 +192,7 @@ class ConfigurationManager:
         workspace: Path | str | Workspace | None = None,
         *,
         overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        options: Mapping[str, Mapping[str, str]] | None = None,
         environ: Mapping[str, str] | None = None,
         no_plugins: bool = False,
         given: Given | None = None,
@@ -198,6 +200,7 @@ class ConfigurationManager:
         self._environ = os.environ if environ is None else environ
         self.workspace = _locate(workspace, self._environ)
         self._overrides = overrides or {}
+        self._options = options or {}
         self._around = Surroundings(self.workspace, no_plugins)
         self._given = given or Given(())
 
@@ -440,7 +443,7 @@ class ConfigurationManager:
     def _layers(
         self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings
     ) -> list[Layer]:
-        layers = [Layer("command line", self._overrides.get(kind.name, {}), {(): Place(key=(kind.name,))})]
+        layers = [self._command_line(kind)]
         if kind.variables is not None:
             layers.append(environment_layer(kind.model, kind.variables, self._environ, "environment"))
             dotenv = self._dotenv(findings)
@@ -448,6 +451,11 @@ class ConfigurationManager:
         if document is not None and shown is not None:
             layers.append(toml_layer(kind, document, shown))
         return layers
+
+    def _command_line(self, kind: Kind) -> Layer:
+        named = self._options.get(kind.name, {})
+        places: dict[KeyPath, Place] = {(name,): Place(key=(option,)) for name, option in named.items()}
+        return Layer("command line", self._overrides.get(kind.name, {}), {(): Place(key=(kind.name,)), **places})
 
     def _known_providers(self) -> KnownProviders | None:
         given = self._given.part(PROVIDERS)

@@ -1,0 +1,134 @@
+"""What a command works on: a prompt or an answer as text, as a file or as a stream, and files by their path."""
+
+import filecmp
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mixseek.cli.output import warn
+from mixseek.config.reading import read_text
+from mixseek.errors import ConfigurationError, MissingFileError, Problem
+from mixseek.workspace import Workspace
+
+__all__ = [
+    "AttachmentsOption",
+    "PromptArgument",
+    "PromptFileOption",
+    "ReferenceOption",
+    "find_config",
+    "read_given",
+    "reference_text",
+]
+
+PromptArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="PROMPT", help="The task; - or nothing: it is read from standard input."),
+]
+PromptFileOption = Annotated[
+    Path | None, typer.Option("--prompt-file", metavar="FILE", help="Read the task from this file.")
+]
+AttachmentsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--file", "--attach", metavar="FILE", help="A file that comes with the task; repeatable."),
+]
+ReferenceOption = Annotated[
+    str | None,
+    typer.Option("--reference", metavar="TEXT|FILE", help="A reference answer for metrics and judges."),
+]
+
+MAX_BYTES = 1_000_000
+_LIKE_A_PATH = re.compile(r"\S+\.(?:md|txt|json|toml|html?|csv|rst)", re.IGNORECASE)
+
+
+def read_given(
+    text: str | None, file: Path | None, workspace: Workspace, *, what: str = "prompt", option: str = "--prompt-file"
+) -> str:
+    """A text from an argument, from a file or from standard input; one that says nothing is refused."""
+    if text is not None and file is not None:
+        raise ConfigurationError(f"the {what} is given twice: as an argument and with {option}")
+    if file is not None:
+        given = _without_last_breaks(read_text(_existing(file, option, workspace), f"{option} {str(file)!r}"))
+    elif text is None or text == "-":
+        given = _from_standard_input(what, option)
+    else:
+        given = text
+    return _checked(given, what)
+
+
+def _existing(file: Path, option: str, workspace: Workspace) -> Path:
+    try:
+        found = workspace.find(file)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise MissingFileError(Problem("is not the name of a file", f"{option} {str(file)!r}")) from error
+    if not os.path.lexists(found):
+        where = "" if file.is_absolute() else " in the current directory or the workspace"
+        raise MissingFileError(Problem(f"does not exist{where}", f"{option} {str(file)!r}"))
+    return found
+
+
+def _from_standard_input(what: str, option: str) -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise ConfigurationError(f"no {what}: give it as an argument, with {option} FILE, or on standard input")
+    content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ConfigurationError(f"the {what} on standard input is larger than {MAX_BYTES:,} bytes")
+    try:
+        return _without_last_breaks(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"the {what} is not UTF-8 text") from error
+
+
+def _without_last_breaks(text: str) -> str:
+    """As a shell does it with what a command printed: a file ends with a line break that nobody means."""
+    return text.rstrip("\r\n")
+
+
+def _checked(text: str, what: str) -> str:
+    if not text.strip():
+        raise ConfigurationError(f"the {what} is empty: say what it is")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"the {what} is not UTF-8 text") from error
+    return text
+
+
+def reference_text(given: str | None, workspace: Workspace) -> str | None:
+    """A reference answer: what stands in the file of this name, or the text itself where there is none."""
+    if given is None:
+        return None
+    path = Path(given)
+    try:
+        found = workspace.find(path) if "\n" not in given and given.strip() else None
+        is_there = found is not None and os.path.lexists(found)
+    except (OSError, RuntimeError, ValueError):
+        found, is_there = None, False  # too long for a name, or with a letter no name can have
+    if found is not None and is_there:
+        given = read_text(found, f"--reference {given!r}")
+    elif _LIKE_A_PATH.fullmatch(given):
+        _existing(path, "--reference", workspace)
+    return _checked(given, "reference answer")
+
+
+def find_config(given: Path | None, workspace: Workspace, default: str, remedy: str) -> Path:
+    """The file a command works by: the one that is named, else the workspace's own."""
+    if given is None:
+        own = workspace.configs / default
+        if not os.path.lexists(own):
+            raise MissingFileError(f"no -c FILE is given, and the workspace has no configs/{default}: {remedy}")
+        return own
+    _tell_which(given, workspace)
+    return given
+
+
+def _tell_which(given: Path, workspace: Workspace) -> None:
+    """Say which of two files is meant: the current directory comes before the workspace, which is easily forgotten."""
+    if given.is_absolute() or not given.is_file():
+        return
+    other = workspace.root / given
+    if other.is_file() and not other.samefile(given) and not filecmp.cmp(given, other, shallow=False):
+        warn(f"mixseek: {given}: the file in the current directory is used, not the one in the workspace ({other})")
