@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from mixseek.cli.output import rounded
 from mixseek.testing import ModelServerProcess, write_workspace
 
 TASK = "日本の首都は？"
@@ -172,12 +173,13 @@ def test_as_json_the_summary_stands_alone_and_is_what_the_database_has(
     summary = json.loads(ran.stdout)
     (row,) = _rows(workspace, "FROM execution_summary")
     kept = ("execution_id", "user_prompt", "total_teams", "best_team_id", "best_score", "total_execution_time_seconds")
-    assert {name: summary[name] for name in kept} == {name: row[name] for name in kept}
-    assert summary["team_results"] == json.loads(row["team_results"])
+    assert {name: summary[name] for name in kept} == rounded({name: row[name] for name in kept})
+    assert summary["team_results"] == rounded(json.loads(row["team_results"]))
+    assert not any("id" in entry for entry in summary["team_results"])
     assert row["status"] == "completed"
     shown = {entry["team_id"]: (entry["score"], entry["submission_content"]) for entry in summary["team_results"]}
     rows = _rows(workspace, "FROM leader_board")
-    assert shown == {row["team_id"]: (row["score"], row["submission_content"]) for row in rows}
+    assert shown == {row["team_id"]: (rounded(row["score"]), row["submission_content"]) for row in rows}
     bill = server.bill.total
     assert (summary["usage"]["requests"], summary["usage"]["input_tokens"]) == (bill.requests, bill.input_tokens)
     assert planned["calls"] == bill.requests
@@ -290,7 +292,7 @@ def test_all_that_is_wrong_is_told_before_anything_is_called(server: ModelServer
     assert ran.returncode == 2
     assert ran.stdout == ""
     assert ran.stderr.splitlines() == [
-        "mixseek: orchestrator.timeout_per_team_seconds: 5 is not allowed: must be a whole number from 10 to 3600",
+        "mixseek: --timeout: 5 is not allowed: must be a whole number from 10 to 3600",
         "mixseek: configs/agents/team-a.toml: team.leader.model: unknown model provider 'loopbak'; "
         "did you mean 'loopback'?",
         "mixseek: configs/agents/team-b.toml: team.leader.model: no key for the models of 'anthropic': "
@@ -333,7 +335,7 @@ def test_a_dry_run_counts_no_calls_of_metrics_in_code(workspace: Path) -> None:
     told = _run(workspace, TASK, "--dry-run")
     assert "Metrics\n  Short (Length)\n  Readability\nJudgment" in told.stdout
     # A leader and a judgment.
-    assert "At most 2 model calls" in told.stdout
+    assert "\n2 model calls, if every round is played" in told.stdout
 
 
 def test_help_tells_the_options_and_loads_no_model_code() -> None:

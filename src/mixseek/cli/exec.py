@@ -35,12 +35,11 @@ from mixseek.config.attachments import read_attachments
 from mixseek.config.checks import later_fields
 from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.layers import show_path
-from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
+from mixseek.config.manager import ConfigurationManager, RunSettings, locate_workspace, redactor_of
 from mixseek.errors import OutputError, StorageError
 from mixseek.events import Listener
 from mixseek.records import Attachment, ExecutionSummary, LeaderBoardEntry
 from mixseek.redaction import Redactor
-from mixseek.workspace import Workspace
 
 __all__ = ["app"]
 
@@ -87,7 +86,7 @@ def exec_(
       mixseek exec "What is 6 times 7?" --reference 42 --dry-run
     """
     use_format(output_format)
-    place = Workspace.locate(workspace)
+    place = locate_workspace(workspace)
     overrides = _overrides(timeout, reference_text(reference, place))
     manager = ConfigurationManager(place, overrides=overrides, options=_OPTIONS)
     start_logging(place, Redactor.from_environment(manager.environ), logs, file=not dry_run)

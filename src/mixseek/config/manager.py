@@ -72,6 +72,7 @@ __all__ = [
     "RunSettings",
     "is_explicit",
     "load_orchestrator_settings",
+    "locate_workspace",
     "read_prompt_builder_settings",
     "read_team_settings",
     "redactor_of",
@@ -198,7 +199,7 @@ class ConfigurationManager:
         given: Given | None = None,
     ) -> None:
         self._environ = os.environ if environ is None else environ
-        self.workspace = _locate(workspace, self._environ)
+        self.workspace = locate_workspace(workspace, self._environ)
         self._overrides = overrides or {}
         self._options = options or {}
         self._around = Surroundings(self.workspace, no_plugins)
@@ -705,7 +706,8 @@ def is_explicit(settings: PromptBuilderSettings, field: str = "team_user_prompt"
     return bool(origins) and not (origins[0].source == "TOML" and origins[0].place.file == default_file)
 
 
-def _locate(path: Path | str | Workspace | None, environ: Mapping[str, str]) -> Workspace:
+def locate_workspace(path: Path | str | Workspace | None, environ: Mapping[str, str] = os.environ) -> Workspace:
+    """:meth:`Workspace.locate`, for whatever somebody may have typed."""
     try:
         return Workspace.locate(path, environ)
     except (OSError, RuntimeError, ValueError) as error:
