@@ -545,7 +545,7 @@ def test_no_workspace_is_told_in_the_format_that_was_asked_for(capsys: pytest.Ca
         (["confg"], "No such command 'confg'. Did you mean 'config'?"),
         (["config", "shw"], "No such command 'shw'. Did you mean 'show'?"),
         (["--verson"], "No such option: --verson"),
-        (["exec"], "Missing argument 'PROMPT'"),
+        (["exec"], "no workspace: give --workspace DIR"),
         (["config", "init", "--component", "x"], "Invalid value for '--component': 'x' is not one of"),
     ],
 )
