@@ -34,7 +34,7 @@ class SharedLogFile(logging.Handler):
         kept_files: int = _KEPT_FILES,
     ) -> None:
         super().__init__()
-        self._path, self._max_bytes, self._kept_files = path, max_bytes, kept_files
+        self.path, self._max_bytes, self._kept_files = path, max_bytes, kept_files
         self._on_failure: Callable[[str], None] | None = on_failure
         self._lock_file = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -68,12 +68,12 @@ class SharedLogFile(logging.Handler):
     def _follow(self) -> None:
         """Open the file anew if its name means another one by now, or none."""
         try:
-            named = self._path.stat()
+            named = self.path.stat()
         except FileNotFoundError:
             named = None
         ours = os.fstat(self._file)
         if named is None or (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino):
-            fresh = _open(self._path)
+            fresh = _open(self.path)
             os.close(self._file)
             self._file = fresh
 
@@ -91,12 +91,12 @@ class SharedLogFile(logging.Handler):
 
     def _move(self) -> None:
         for number in range(self._kept_files, 0, -1):
-            older = self._path if number == 1 else self._numbered(number - 1)
+            older = self.path if number == 1 else self._numbered(number - 1)
             if older.exists():
                 older.replace(self._numbered(number))
 
     def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}")
+        return self.path.with_name(f"{self.path.name}.{number}")
 
     @contextmanager
     def _locked(self, kind: int) -> Iterator[bool]:
@@ -110,7 +110,7 @@ class SharedLogFile(logging.Handler):
     def _tell(self, error: OSError) -> None:
         tell, self._on_failure = self._on_failure, None
         if tell is not None:
-            tell(f"the log file {self._path} cannot be written: {error.strerror}")
+            tell(f"the log file {self.path} cannot be written: {error.strerror}")
 
 
 class _Nothing:

@@ -150,11 +150,11 @@ def without_secrets(text: str) -> str:
 
 def keep_unexpected(error: Exception) -> str:
     """Keep the traceback of an error nobody expected, and say where: in the log, or in a file of its own."""
-    files = [handler for handler in _started if isinstance(handler, logging.FileHandler)]
+    files = [handler for handler in _started if isinstance(handler, SharedLogFile)]
     if _started:
         logger.critical("unexpected", exc_info=error, extra={"is_told": True})
     if files:
-        return files[0].baseFilename
+        return str(files[0].path)
     with tempfile.NamedTemporaryFile(
         "w", prefix="mixseek-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as file:
