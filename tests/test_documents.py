@@ -58,15 +58,33 @@ def test_the_readmes_workspace_transcript_is_what_config_init_prints(tmp_path: P
     assert run("-m", "mixseek", "config", "init", "-w", "my-workspace", cwd=tmp_path) == shown
 
 
+def test_the_page_on_architecture_names_every_part() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    parts = [path.name + "/" * path.is_dir() for path in (ROOT / "src" / "mixseek").glob("[a-z]*")]
+    assert [part for part in parts if part not in page and part != "py.typed"] == []
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
 def test_every_link_between_documents_leads_somewhere() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
-    broken = [
-        f"{page.relative_to(ROOT)}: {target}"
-        for page in pages
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-        if not (page.parent / target).exists()
+    links = [
+        (page, link) for page in PAGES for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
     ]
-    assert broken == []
+    within = [(page, link) for page, link in links if "://" not in link]
+    assert [f"{page.relative_to(ROOT)}: {link}" for page, link in within if not leads_somewhere(page, link)] == []
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    target, _, anchor = link.partition("#")
+    there = page.parent / target if target else page
+    return there.exists() and (not anchor or anchor in anchors(there.read_text(encoding="utf-8")))
+
+
+def anchors(text: str) -> set[str]:
+    """What can be linked to: headings, spelled as on GitHub."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_page_on_python_plays_a_competition_and_tells_every_event(tmp_path: Path) -> None:
