@@ -81,6 +81,11 @@ class Workspace:
         return self.root / "attachments"
 
     @property
+    def reports(self) -> Path:
+        """Where a page of each execution is written, if one is wanted."""
+        return self.root / "reports"
+
+    @property
     def _own(self) -> Path:
         # Nothing can ever exist below this file.
         return Path(os.devnull) if self.is_bare else self.root

@@ -1,0 +1,123 @@
+"""The report as a browser shows it."""
+
+import pytest
+from playwright.async_api import Browser
+
+from tests.report.conftest import IS_HERE, OpenReport
+from tests.report.execution_records import large_record, make_record, make_team, markdown
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+THREE_TEAMS = make_record(
+    make_team("a", [71.5, 79.0, 84.25], submission=markdown(3000)),
+    make_team("b", [76.0, 83.5, 82.0]),
+    make_team("c", [38.0, None, 74.0]),
+)
+DRAWN = """
+() => [...document.querySelectorAll('.chart svg')].filter(svg => svg.getBoundingClientRect().height > 30).map(svg => ({
+    lines: [...svg.querySelectorAll('.line')].filter(line => line.getBoundingClientRect().width > 50).length,
+    gaps: svg.querySelectorAll('.gap').length,
+    bars: [...svg.querySelectorAll('.bar rect')].filter(bar => bar.getBoundingClientRect().width > 20).length,
+    texts: [...svg.querySelectorAll('text')].map(text => text.textContent),
+    name: svg.querySelector('title').textContent,
+}))
+"""
+SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+async def test_the_browser_is_here_so_that_its_tests_are_not_skipped() -> None:
+    assert IS_HERE, "apt-get install chromium, or make chromium as root"
+
+
+async def test_a_report_asks_for_nothing_and_complains_of_nothing(open_report: OpenReport) -> None:
+    opened = await open_report(THREE_TEAMS)
+    assert (opened.other_requests, opened.complaints) == ([], [])
+    assert await opened.page.evaluate("document.scripts.length") == 0
+    assert await opened.page.evaluate("getComputedStyle(document.querySelector('.figures')).display") == "grid"
+
+
+async def test_the_chart_has_a_line_for_each_team_and_a_dashed_one_across_an_unscored_round(
+    open_report: OpenReport,
+) -> None:
+    opened = await open_report(THREE_TEAMS)
+    [chart] = await opened.page.evaluate(DRAWN)
+    assert (chart["lines"], chart["gaps"], chart["name"]) == (3, 1, "Score by round")
+    assert {"Team a 84.25", "Team b 83.50", "Team c 74.00", "unscored", "×"} <= set(chart["texts"])
+
+
+async def test_a_competition_of_one_round_is_drawn_as_bars(open_report: OpenReport) -> None:
+    record = make_record(make_team("a", [80.0]), make_team("b", [60.0]), make_team("c", [None]))
+    [chart] = await (await open_report(record)).page.evaluate(DRAWN)
+    assert (chart["lines"], chart["bars"]) == (0, 2)
+    assert {"Team a", "80.00", "Team b", "60.00"} <= set(chart["texts"])
+
+
+async def test_without_a_score_there_is_no_chart_and_the_page_says_so(open_report: OpenReport) -> None:
+    opened = await open_report(make_record(make_team("a", [None, None])))
+    assert await opened.page.evaluate(DRAWN) == []
+    assert "No round has a score." in await opened.page.inner_text("main")
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+async def test_no_width_makes_the_page_scroll_sideways(open_report: OpenReport, width: int) -> None:
+    opened = await open_report(THREE_TEAMS, viewport={"width": width, "height": 800})
+    assert await opened.page.evaluate(SIDEWAYS) == 0
+    await opened.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    assert await opened.page.evaluate(SIDEWAYS) == 0
+    assert len(await opened.page.evaluate(DRAWN)) == 1
+
+
+async def test_a_dark_screen_gets_light_letters(open_report: OpenReport) -> None:
+    def brightness(colour: str) -> int:
+        return sum(int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(","))
+
+    colours = "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    for scheme, is_dark in (("dark", True), ("light", False)):
+        opened = await open_report(THREE_TEAMS, color_scheme=scheme)
+        letters, paper = await opened.page.evaluate(colours)
+        assert (brightness(letters) > brightness(paper)) is is_dark
+
+
+async def test_in_print_every_round_is_open(open_report: OpenReport) -> None:
+    opened = await open_report(THREE_TEAMS)
+    heights = "[...document.querySelectorAll('.round .prose')].map(each => each.getBoundingClientRect().height > 10)"
+    visible = "[...document.querySelectorAll('.round .prose')].map(each => each.checkVisibility())"
+    assert not any(await opened.page.evaluate(visible))
+    await opened.page.emulate_media(media="print")
+    assert await opened.page.evaluate(visible) == [True] * 18
+    assert await opened.page.evaluate(heights) == [True] * 18
+
+
+async def test_the_leader_board_leads_to_the_rounds_of_a_team(open_report: OpenReport) -> None:
+    opened = await open_report(THREE_TEAMS)
+    await opened.page.click(".board a >> text=Team b")
+    assert await opened.page.evaluate("[...document.querySelectorAll('.team')].map(team => team.open)") == [
+        False,
+        True,
+        False,
+    ]
+
+
+async def test_fifty_teams_with_ten_rounds_of_20_kb_open_quickly_and_the_best_stand_out(
+    open_report: OpenReport, browser: Browser
+) -> None:
+    record = large_record()
+    opened = await open_report(make_record())
+    before = await processor_seconds(browser)
+    await opened.show(record)
+    # Processor time, since other tests run beside this one; it is all the time it takes on a machine at rest.
+    assert await processor_seconds(browser) - before < 2
+    text = sum(len((each.submission or "").encode()) for team in record.teams for each in team.rounds)
+    assert text > 10_000_000
+    assert opened.file.stat().st_size - text < 5_000_000
+    assert (opened.other_requests, opened.complaints) == ([], [])
+    [chart] = await opened.page.evaluate(DRAWN)
+    assert chart["lines"] == 50
+    assert len([words for words in chart["texts"] if words.startswith("Team")]) == 5
+
+
+async def processor_seconds(browser: Browser) -> float:
+    """What the processes that draw pages have used."""
+    told = await (await browser.new_browser_cdp_session()).send("SystemInfo.getProcessInfo")
+    return sum(float(each["cpuTime"]) for each in told["processInfo"] if each["type"] == "renderer")
