@@ -4,12 +4,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := dev code local logfire mcp otel web
 
-.PHONY: demo test check docs soak bench format constraints clean bubblewrap
+.PHONY: demo test check docs soak bench format constraints clean bubblewrap chromium
 
 demo: .venv/ready
 	@$(BIN)/python examples/competition.py
 
-test: .venv/ready bubblewrap
+test: .venv/ready bubblewrap chromium
 	$(BIN)/pytest -n 2 --dist worksteal
 
 check: .venv/ready
@@ -50,6 +50,17 @@ bubblewrap:
 		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends bubblewrap > /dev/null; } || true; \
 	fi
 	@command -v bwrap > /dev/null || echo "bubblewrap is not there: apt-get install bubblewrap" >&2
+
+# The browser that opens reports in tests. Where it is missing and cannot be installed its tests are skipped, and one fails to say so.
+chromium:
+	@command -v chromium > /dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "installing chromium"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get install -qq -y --no-install-recommends chromium fonts-noto-cjk > /dev/null 2>&1 || \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-noto-cjk > /dev/null; } || true; \
+	fi
+	@command -v chromium > /dev/null || echo "chromium is not there: apt-get install chromium fonts-noto-cjk" >&2
 
 clean:
 	rm -rf .venv build dist

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from playwright.async_api import Browser, Dialog, Page, async_playwright
 from mixseek.report.html import write_report
 from mixseek.report.record import ExecutionRecord
 
-CHROMIUM = Path("/usr/bin/chromium")
-IS_HERE = CHROMIUM.exists()
+CHROMIUM = which("chromium")
+IS_HERE = CHROMIUM is not None
 _QUIET = [
     "--no-sandbox",
     "--disable-quic",
@@ -66,7 +67,7 @@ OpenReport = Callable[..., Awaitable[Opened]]
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     if not IS_HERE:
-        pytest.skip(f"{CHROMIUM} is not there")
+        pytest.skip("chromium is not there")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=_QUIET)
         yield browser

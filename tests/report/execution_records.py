@@ -6,12 +6,11 @@ from itertools import cycle
 from mixseek.records import (
     AttachmentInfo,
     ImprovementJudgment,
-    MemberSubmission,
     MetricScore,
     ModelUsage,
     Usage,
 )
-from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
+from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
 
 STARTED = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
 
@@ -52,7 +51,8 @@ def make_round(number: int, score: float | None, *, team: str = "a", submission:
         metrics=() if score is None else (MetricScore(metric_name="Coverage", score=score, evaluator_comment="Good."),),
         judgment=ImprovementJudgment(should_continue=True, reasoning="More is possible.", confidence_score=0.75),
         members=(
-            MemberSubmission(
+            MemberCall(
+                task="Look for sources.",
                 agent_name="researcher",
                 agent_type="plain",
                 content="**Found** three sources.",

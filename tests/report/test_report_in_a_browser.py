@@ -1,9 +1,8 @@
 """The report as a browser shows it."""
 
 import pytest
-from playwright.async_api import Browser
 
-from tests.report.conftest import IS_HERE, OpenReport
+from tests.report.conftest import IS_HERE, Opened, OpenReport
 from tests.report.execution_records import large_record, make_record, make_team, markdown
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -100,14 +99,12 @@ async def test_the_leader_board_leads_to_the_rounds_of_a_team(open_report: OpenR
 
 
 async def test_fifty_teams_with_ten_rounds_of_20_kb_open_quickly_and_the_best_stand_out(
-    open_report: OpenReport, browser: Browser
+    open_report: OpenReport,
 ) -> None:
     record = large_record()
-    opened = await open_report(make_record())
-    before = await processor_seconds(browser)
-    await opened.show(record)
+    opened = await open_report(record)
     # Processor time, since other tests run beside this one; it is all the time it takes on a machine at rest.
-    assert await processor_seconds(browser) - before < 2
+    assert min([await seconds_to_open(opened) for _ in range(3)]) < 2
     text = sum(len((each.submission or "").encode()) for team in record.teams for each in team.rounds)
     assert text > 10_000_000
     assert opened.file.stat().st_size - text < 5_000_000
@@ -117,7 +114,10 @@ async def test_fifty_teams_with_ten_rounds_of_20_kb_open_quickly_and_the_best_st
     assert len([words for words in chart["texts"] if words.startswith("Team")]) == 5
 
 
-async def processor_seconds(browser: Browser) -> float:
-    """What the processes that draw pages have used."""
-    told = await (await browser.new_browser_cdp_session()).send("SystemInfo.getProcessInfo")
-    return sum(float(each["cpuTime"]) for each in told["processInfo"] if each["type"] == "renderer")
+async def seconds_to_open(opened: Opened) -> float:
+    """What the browser works until the page is there."""
+    watching = await opened.page.context.new_cdp_session(opened.page)
+    await watching.send("Performance.enable", {"timeDomain": "threadTicks"})
+    await opened.page.reload(wait_until="load")
+    told = await watching.send("Performance.getMetrics")
+    return sum(float(each["value"]) for each in told["metrics"] if each["name"] == "TaskDuration")

@@ -97,7 +97,7 @@ class _Budget:
 
 def _make_parser() -> MarkdownIt:
     # The parser drops what is nested beyond its own limit; ours is the smaller one, and drops nothing.
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING + 2})
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING + 4})
     parser.enable(["table", "strikethrough"]).disable(["html_block", "html_inline", "reference"])
     parser.block.ruler.before("table", "budget", _count_block)
     parser.inline.ruler.before("text", "budget", _count_inline)
