@@ -25,6 +25,7 @@ EXIT_NO_RESULT = 2
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``mixseek`` with these arguments, or with those of the process."""
+    _load_no_plugin_for_nothing()
     arguments = sys.argv[1:] if argv is None else list(argv)
     use_format(Format.JSON if asks_for_json(arguments) else Format.TEXT)
     # An advertisement of the model library's, which it prints into terminals when the first agent runs.
@@ -54,3 +55,9 @@ def _tell_of_a_bug(error: Exception) -> None:
     kind, place = type(error).__name__, keep_unexpected(error)
     words = f"{kind}: {error}" if str(error) else kind
     print_unexpected(without_secrets(f"unexpected: {words}; this is a bug; details in {place}"), kind)
+
+
+def _load_no_plugin_for_nothing() -> None:
+    """Where Logfire is installed, pydantic loads it at every start: half a second, for a plugin that is rarely used."""
+    if not os.environ.get("LOGFIRE_PYDANTIC_PLUGIN_RECORD"):
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "logfire-plugin")

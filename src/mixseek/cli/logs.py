@@ -32,6 +32,7 @@ import typer
 from mixseek.cli.log_file import SharedLogFile
 from mixseek.cli.log_lines import EVENT_LOGGER, JsonLines, Lines, add_where, leave_out_values, log_event
 from mixseek.cli.output import warn
+from mixseek.errors import ConfigurationError
 from mixseek.events import Listener
 from mixseek.redaction import RedactingFilter, Redactor
 from mixseek.workspace import Workspace
@@ -46,6 +47,10 @@ __all__ = [
     "watching",
     "without_secrets",
 ]
+
+# The variable by which OpenTelemetry lets users ask for the content of messages, and what says yes in it.
+_CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_SAYS_YES = ("true", "1", "span_only", "span_and_event")
 
 _started: list[logging.Handler] = []
 _redactor: list[Redactor] = []
@@ -91,6 +96,21 @@ class LogOptions:
     no_log_file: Annotated[bool, typer.Option("--no-log-file", help="No file logs/mixseek.log in the workspace.")] = (
         False
     )
+    logfire: Annotated[
+        bool, typer.Option("--logfire", help="Send what happens to Logfire, with prompts and answers.")
+    ] = False
+    logfire_metadata: Annotated[
+        bool, typer.Option("--logfire-metadata", help="Send it to Logfire without any prompt, answer or comment.")
+    ] = False
+    logfire_http: Annotated[
+        bool, typer.Option("--logfire-http", help="As --logfire, and the HTTP requests of model calls too.")
+    ] = False
+    otel: Annotated[
+        bool,
+        typer.Option(
+            "--otel", envvar="MIXSEEK_OTEL", help="Send what happens by OpenTelemetry, as the OTEL_ variables say."
+        ),
+    ] = False
 
 
 def takes_log_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -138,9 +158,25 @@ def start_logging(
 
 
 @contextmanager
-def watching(options: LogOptions, environ: Mapping[str, str]) -> Iterator[Sequence[Listener]]:  # noqa: ARG001
+def watching(options: LogOptions, environ: Mapping[str, str]) -> Iterator[Sequence[Listener]]:
     """The listeners that log what happens and send it elsewhere; in the end all they have is sent or given up."""
-    yield (log_event,)
+    to_logfire = options.logfire or options.logfire_metadata or options.logfire_http
+    if to_logfire and options.otel:
+        raise ConfigurationError(
+            "--otel and --logfire exclude each other; Logfire also sends to OTEL_EXPORTER_OTLP_ENDPOINT if it is set"
+        )
+    if not (to_logfire or options.otel):
+        yield (log_event,)
+        return
+    from mixseek.telemetry import SendTo, sending
+
+    if to_logfire:
+        to = SendTo("logfire", content=not options.logfire_metadata, http=options.logfire_http)
+    else:
+        captures = environ.get(_CAPTURE_CONTENT, "").strip().lower()
+        to = SendTo("otel", content=captures in _SAYS_YES, http=True)
+    with sending(to, environ, Redactor.from_environment(environ)) as send:
+        yield (log_event, send)
 
 
 def without_secrets(text: str) -> str:

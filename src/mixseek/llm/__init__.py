@@ -18,10 +18,12 @@ from mixseek.llm.convert import messages_from_json, messages_to_json, model_sett
 from mixseek.llm.factories import Connection
 from mixseek.llm.hub import ModelHub, create_authenticated_model, current_hub
 from mixseek.llm.patience import PatientTimeout
+from mixseek.llm.tracing import CallTracing, trace_calls
 
 __all__ = [
     "Backoff",
     "CallJournal",
+    "CallTracing",
     "Connection",
     "FinishedCall",
     "FinishedToolUse",
@@ -44,5 +46,6 @@ __all__ = [
     "messages_from_json",
     "messages_to_json",
     "model_settings",
+    "trace_calls",
     "usage_record",
 ]

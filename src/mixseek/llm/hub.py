@@ -24,6 +24,7 @@ from mixseek.llm.limits import Account, Gate, gate_of
 from mixseek.llm.openai_bodies import send_as_given
 from mixseek.llm.per_loop import PerLoop
 from mixseek.llm.prices import PriceList
+from mixseek.llm.tracing import traced_model
 from mixseek.llm.transport import MAX_ANSWER_BYTES, AiohttpTransport
 from mixseek.llm.watched import WatchedModel
 from mixseek.plugins import Provider
@@ -71,12 +72,15 @@ class ModelHub:
 
     def model(self, model_id: str, *, fallback_models: Sequence[str] = ()) -> Model:
         """The model of this name; with fallbacks, each is asked in turn when the ones before it failed."""
-        *others, last = (self._one(name) for name in (model_id, *fallback_models))
-        return _Chain(*(each.with_alternative() for each in others), last) if others else last
+        *others, last = model_id, *fallback_models
+        final = traced_model(self._one(last), last)
+        if not others:
+            return final
+        return _Chain(*(traced_model(self._one(name).with_alternative(), name) for name in others), final)
 
     def watch(self, model: Model, model_id: str) -> Model:
         """A model that was built elsewhere, with all that every model gets here."""
-        return self._watched(model, model_id, _key_in(model), over_our_transport=False)
+        return traced_model(self._watched(model, model_id, _key_in(model), over_our_transport=False), model_id)
 
     def _one(self, model_id: str) -> WatchedModel:
         with self._building:
@@ -169,7 +173,7 @@ class ModelHub:
 class _Chain(FallbackModel):
     """Models asked in turn; when all fail, the last one's error tells of the others."""
 
-    def __init__(self, *models: WatchedModel) -> None:
+    def __init__(self, *models: Model) -> None:
         super().__init__(*models, fallback_on=(ModelError,))
 
     async def request(

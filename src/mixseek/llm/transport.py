@@ -19,6 +19,7 @@ import aiohttp
 import httpx2
 
 from mixseek.llm.per_loop import PerLoop
+from mixseek.llm.tracing import traced_request
 
 __all__ = [
     "MAX_ANSWER_BYTES",
@@ -79,7 +80,9 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         if only_loopback() and not is_loopback(request.url.host):
             raise HostNotAllowed(f"{request.url.host!r} is not this machine, and {ONLY_LOOPBACK} is set")
         try:
-            answer = await self._send(request)
+            with traced_request(request.method, str(request.url)) as answered:
+                answer = await self._send(request)
+                answered(answer.status)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _translated(error) from error
         headers = [(name, value) for name, value in answer.raw_headers if name.lower() not in _NOT_PASSED_ON]
