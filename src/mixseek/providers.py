@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Protocol
 
+from mixseek.embedded import PREFIX
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.plugins import Provider, providers
 
@@ -93,6 +94,7 @@ def _prefixes() -> Iterator[str]:
 _OPENAI = "mixseek.llm.factories:openai"
 _XAI = "mixseek.llm.factories:xai"
 _OLLAMA = "mixseek.llm.factories:ollama"
+_LOCAL = "mixseek.llm.local:make_model"
 _ANY = "mixseek.llm.factories:as_pydantic_ai_names_it"
 
 
@@ -107,6 +109,7 @@ def _register(
     providers.register(prefix, Provider(prefix, factory, aliases, key_variables, extra, address))
 
 
+_register(PREFIX, "local", factory=_LOCAL)
 for _prefix in ("openai", "openai-chat", "openai-responses"):
     _register(_prefix, "openai", "OPENAI_API_KEY", factory=_OPENAI, address="OPENAI_BASE_URL")
 _register("xai", "openai", "GROK_API_KEY", "XAI_API_KEY", factory=_XAI, aliases=("grok", "grok-responses"))

@@ -74,7 +74,7 @@ def _trial(manager: ConfigurationManager, config: Path) -> "Trial":
     from mixseek.llm import ModelHub
 
     evaluator, prompts, providers, prices = _settings(manager, config)
-    hub = ModelHub(providers, prices, environ=manager.environ)
+    hub = ModelHub(providers, prices, environ=manager.environ, root=manager.workspace.root)
     return Trial(evaluator, prompts, hub, manager.workspace)
 
 

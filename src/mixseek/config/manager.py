@@ -45,7 +45,7 @@ from mixseek.config.kinds import (
 )
 from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
 from mixseek.config.masking import mask
-from mixseek.config.model_names import KnownProviders, Server, models_without_key, unknown_providers
+from mixseek.config.model_names import KnownProviders, Server, models_without_key, unknown_models
 from mixseek.config.problems import no_such_file, problem_at, problems_of
 from mixseek.config.reading import Dotenv, read_dotenv, read_text, read_toml, referred_file
 from mixseek.config.schema import (
@@ -414,7 +414,9 @@ class ConfigurationManager:
         known = self._known_providers()
         if known is None:
             return  # the file that tells of the workspace's own is broken, which is told where it is read
-        findings.problems += (problem_at(place(path), text) for path, text in unknown_providers(model, values, known))
+        findings.problems += (
+            problem_at(place(path), text) for path, text in unknown_models(model, values, known, self.workspace)
+        )
         without_key = models_without_key(model, values, known, self.workspace)
         heard = findings.problems if findings.for_a_run else findings.notes
         heard += (problem_at(place(path), text) for path, text in without_key)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mixseek import plugins
+from mixseek import embedded, plugins
 from mixseek.config.layers import KeyPath
 from mixseek.config.reading import referred_file
 from mixseek.config.schema import (
@@ -25,7 +25,7 @@ from mixseek.providers import OwnServer, check_model, find_provider, missing_key
 from mixseek.records import AgentType
 from mixseek.workspace import Workspace
 
-__all__ = ["KnownProviders", "Server", "models_without_key", "unknown_providers"]
+__all__ = ["KnownProviders", "Server", "models_without_key", "unknown_models"]
 
 Fault = tuple[KeyPath, str]
 _Named = tuple[KeyPath, str]
@@ -48,14 +48,20 @@ class KnownProviders:
     environ: Mapping[str, str] = field(repr=False)
 
 
-def unknown_providers(model: type[BaseModel], values: Mapping[str, Any], known: KnownProviders) -> Iterator[Fault]:
-    """Every model a file names whose provider nobody knows, asked or not."""
+def unknown_models(
+    model: type[BaseModel], values: Mapping[str, Any], known: KnownProviders, workspace: Workspace
+) -> Iterator[Fault]:
+    """Every model a file names whose provider nobody knows, or whose weights should be on this machine and are not."""
     with contextlib.redirect_stdout(sys.stderr):
         plugins.load_entry_points()
     for path, model_id in _named_models(model, values):
         prefix = _prefix(model_id)
         if prefix is not None and prefix not in known.servers and find_provider(prefix) is None:
             yield path, check_model(model_id, known.servers, known.environ)[0].message
+        elif prefix == embedded.PREFIX and prefix not in known.servers:
+            fault = embedded.fault_in(split_model_id(model_id)[1], workspace.root)
+            if fault:
+                yield path, fault
 
 
 def models_without_key(

@@ -896,10 +896,28 @@ class ProviderSettings(Settings):
     )
 
 
+class LocalSettings(Settings):
+    """How models run in this process (``local:...``)."""
+
+    n_ctx: int = Field(
+        default=4096,
+        ge=256,
+        le=1_048_576,
+        description="Tokens of a prompt and its answer together; memory grows with it.",
+    )
+    max_concurrency: Count | None = Field(
+        default=None, description="Most answers computed at once; absent: one for each core, at most 4."
+    )
+    threads: Count | None = Field(
+        default=None, description="Threads for one answer; absent: the cores, shared by the answers computed at once."
+    )
+
+
 class ProvidersSettings(Settings):
-    """Servers of models that are not built in."""
+    """Servers of models that are not built in, and how models run in this process."""
 
     providers: dict[str, ProviderSettings] = Field(default={}, description="Servers by the prefix of their models.")
+    local: LocalSettings = Field(default_factory=LocalSettings, description="Models that run in this process.")
 
     @classmethod
     def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:

@@ -1,8 +1,10 @@
 """Models of the built-in providers. Their SDKs are imported here, when the first model of one is made."""
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,9 +13,9 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.providers import Provider as PydanticAIProvider
 from pydantic_ai.providers import infer_provider_class
 
-from mixseek.config.schema import ProviderSettings
+from mixseek.config.schema import LocalSettings, ProviderSettings
 
-__all__ = ["Connection", "as_pydantic_ai_names_it", "ollama", "openai", "own_server", "xai"]
+__all__ = ["ComputedModel", "Connection", "as_pydantic_ai_names_it", "ollama", "openai", "own_server", "xai"]
 
 _OPENAI_ADDRESS = "https://api.openai.com/v1"
 _XAI_ADDRESS = "https://api.x.ai/v1"
@@ -44,6 +46,10 @@ class Connection:
     """Where the user wants the provider's server to be, if anywhere else than usual."""
     environ: Mapping[str, str]
     shared_client: httpx2.AsyncClient
+    local: LocalSettings = field(default_factory=LocalSettings)
+    """How models run in this process."""
+    root: Path = field(default_factory=Path.cwd)
+    """Where relative paths start: the workspace."""
     uses_shared_client: bool = False
 
     @property
@@ -51,6 +57,23 @@ class Connection:
         """The HTTP client all models share; a model that is made without it is not held to our limits of size."""
         self.uses_shared_client = True
         return self.shared_client
+
+
+class ComputedModel(Model):
+    """A model whose answers are computed in this process, ``lanes`` of them at once."""
+
+    @property
+    @abstractmethod
+    def lanes(self) -> int:
+        """How many answers are computed at once at most."""
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Have at hand what an answer needs."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Let go of what answers needed; the next request has it again."""
 
 
 def openai(name: str, connection: Connection) -> Model:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from importlib import import_module
+from pathlib import Path
 from threading import RLock
 from types import TracebackType
 from typing import Any, Self, cast
@@ -18,7 +19,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from mixseek.config.schema import PriceSettings, ProvidersSettings
 from mixseek.errors import AuthenticationError, ConfigurationError, MixSeekError, ModelError, PluginError
 from mixseek.llm.backoff import Backoff
-from mixseek.llm.factories import Connection, own_server
+from mixseek.llm.factories import ComputedModel, Connection, own_server
 from mixseek.llm.faults import is_remote
 from mixseek.llm.limits import Account, Gate, gate_of
 from mixseek.llm.openai_bodies import send_as_given
@@ -52,10 +53,13 @@ class ModelHub:
         prices: Mapping[str, PriceSettings] | None = None,
         *,
         environ: Mapping[str, str] = os.environ,
+        root: Path | None = None,
         backoff: Backoff | None = None,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
-        self._servers = (providers or ProvidersSettings()).providers
+        providers = providers or ProvidersSettings()
+        self._servers, self._local = providers.providers, providers.local
+        self._root = root or Path.cwd()
         self._prices = PriceList(prices)
         self._environ = environ
         self._backoff = backoff or Backoff()
@@ -106,10 +110,11 @@ class ModelHub:
 
     def _connection(self, prefix: str, provider: Provider | None) -> Connection:
         if provider is None:
-            return Connection(prefix, prefix, None, None, self._environ, self._client)
+            return Connection(prefix, prefix, None, None, self._environ, self._client, self._local, self._root)
         address = self._environ.get(provider.address_variable or "") or None
         key = key_of(provider, self._environ)
-        return Connection(prefix, provider.prefix, key, address, self._environ, self._client)
+        given = (self._environ, self._client, self._local, self._root)
+        return Connection(prefix, provider.prefix, key, address, *given)
 
     def _make(self, name: str, provider: Provider | None, connection: Connection) -> Model:
         extra = provider.extra if provider else "openai"
@@ -139,8 +144,13 @@ class ModelHub:
         )
 
     def _gate(self, made: Model, prefix: str, key: str | None) -> Gate | None:
-        """The gate of the account; None for what is computed in this process."""
+        """The gate of the account; None for what is computed in this process and knows no limit."""
         server = self._servers.get(prefix)
+        if isinstance(made, ComputedModel):
+            # Who waits here waits fairly, and without time running out.
+            gate = gate_of(Account.of(made.model_id, None), self._backoff.clock)
+            gate.hold_to(made.lanes, None)
+            return gate
         if not is_remote(made):
             return None
         account = Account.of(_address(made, prefix), key, prefix if server else "")
@@ -150,9 +160,19 @@ class ModelHub:
             gate.hold_to(server.max_concurrency, None if per_minute is None else per_minute / 60)
         return gate
 
+    async def prepare(self) -> None:
+        """Have everything at hand that the models built so far need in this process, before anyone's time runs."""
+        for model in self._in_this_process():
+            await model.prepare()
+
+    def _in_this_process(self) -> list[ComputedModel]:
+        return [each.wrapped for each in self._models.values() if isinstance(each.wrapped, ComputedModel)]
+
     async def aclose(self) -> None:
-        """Close the connections of the running loop; a later call opens new ones."""
+        """Close the connections of the running loop and let models of this process go; a later call has new ones."""
         await self._transport.aclose()
+        for model in self._in_this_process():
+            await model.aclose()
 
     async def __aenter__(self) -> Self:
         self._users.get().append(self)

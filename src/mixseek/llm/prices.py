@@ -6,6 +6,7 @@ from genai_prices import calc_price
 from pydantic_ai import ModelResponse
 
 from mixseek.config.schema import PriceSettings
+from mixseek.embedded import PREFIX
 
 __all__ = ["PriceList"]
 
@@ -22,6 +23,8 @@ class PriceList:
         """US dollars for one answer of ``model``; None if no price is known."""
         if model in self._own:
             return _own_cost(self._own[model], answer)
+        if answer.provider_name == PREFIX and answer.provider_url is None:
+            return 0.0  # computed in this process
         named = (answer.provider_url, answer.provider_name, answer.model_name)
         if named in self._unknown:
             return None

@@ -188,6 +188,7 @@ class _Execution:
         names = {team.team_id: team.team_name for team in self._configured.teams}
         where = {"execution_id": self._task.execution_id}
         await self.make_controllers()
+        await self._run.hub.prepare()
         await self._run.keep(self._task.attachments)
         await self._run.tell_for_good(
             RunStarted(

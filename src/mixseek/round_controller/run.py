@@ -221,7 +221,13 @@ def open_run(
         store = AggregationStore(workspace.root, lock_wait_seconds=storage.lock_wait_seconds, redactor=redactor)
     return Run(
         execution_id,
-        ModelHub(providers, None if orchestrator is None else orchestrator.prices, environ=environ, backoff=backoff),
+        ModelHub(
+            providers,
+            None if orchestrator is None else orchestrator.prices,
+            environ=environ,
+            root=workspace.root,
+            backoff=backoff,
+        ),
         store=store if save_db else None,
         journal=Journal(workspace.journal, redactor=redactor) if save_db and journal else None,
         workspace=workspace,
