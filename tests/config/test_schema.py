@@ -13,6 +13,7 @@ from mixseek.config.schema import (
     JudgmentSettings,
     LeaderSettings,
     LLMDefaultSettings,
+    LocalSettings,
     McpServerSettings,
     MemberAgentConfig,
     MemberSettings,
@@ -195,7 +196,8 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
             "estimated_prompt_tokens": 3000,
         },
     ),
-    (ProvidersSettings, {"providers": {}}),
+    (ProvidersSettings, {"providers": {}, "local": LocalSettings()}),
+    (LocalSettings, {"n_ctx": 4096, "max_concurrency": None, "threads": None}),
     (
         ProviderSettings,
         {"api_key_env": None, "max_concurrency": None, "requests_per_minute": None, "api": "chat", "media": []},
@@ -316,6 +318,9 @@ LIMITS: list[tuple[type[BaseModel], str, list[Any], list[Any]]] = [
     (ProviderSettings, "requests_per_minute", [1], [0]),
     (ProviderSettings, "api", ["chat", "responses"], ["grpc"]),
     (ProviderSettings, "media", [[], ["image"], ["document", "audio"]], ["image", ["film"]]),
+    (LocalSettings, "n_ctx", [256, 8192, 1_048_576], [255, 1_048_577, "4096"]),
+    (LocalSettings, "max_concurrency", [1], [0]),
+    (LocalSettings, "threads", [1], [0]),
     (ProvidersSettings, "providers", [{"my-server": {"base_url": "http://x"}}], [{"a:b": {"base_url": "http://x"}}]),
     *(
         (model, *limits)
