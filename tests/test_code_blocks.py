@@ -133,6 +133,7 @@ def workspace(played: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     shutil.copytree(played.root, root)
     monkeypatch.chdir(root)
     monkeypatch.setenv("OLLAMA_BASE_URL", played.server.base_url)
+    monkeypatch.setenv("LOGFIRE_BASE_URL", played.server.url)
     for name, value in played.server.environment.items():
         monkeypatch.setenv(name, value)
     return root

@@ -87,13 +87,8 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_page_on_python_plays_a_competition_and_tells_every_event(tmp_path: Path) -> None:
+def test_the_page_on_python_tells_every_event() -> None:
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    _, block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "compete.py").write_text(block, encoding="utf-8")
-    with ModelServer() as server:
-        write_workspace(tmp_path, teams=1, max_rounds=1, base_url=server.base_url)
-        assert run("compete.py", ".", "task", cwd=tmp_path).splitlines()[-1].startswith("a ")
     told = set(re.findall(r"^\| `(\w+)` \| .* \| .* \|$", page, re.MULTILINE))
     assert {event.__name__ for event in Event.__subclasses__()} <= told
 
