@@ -55,7 +55,6 @@ app = typer.Typer(
     cls=_LazyGroup,
     help="Teams of LLM agents compete over rounds; the best answer comes back.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
