@@ -10,7 +10,7 @@ import typer
 
 from mixseek.errors import ConfigurationError, OutputError, Problem
 
-__all__ = ["AnswerFile", "OutputOption", "answer_file"]
+__all__ = ["AnswerFile", "OutputOption", "answer_file", "writable_file"]
 
 OutputOption = Annotated[
     Path | None,
@@ -39,9 +39,15 @@ def answer_file(given: Path | None) -> AnswerFile | None:
     """Where ``--output`` leads, or a ConfigurationError if nothing can be written there."""
     if given is None:
         return None
-    shown = f"--output {str(given)!r}"
     if str(given) == "-":
-        raise ConfigurationError(Problem("name a file: on standard output the answer stands anyway", shown))
+        raise ConfigurationError(
+            Problem("name a file: on standard output the answer stands anyway", f"--output {str(given)!r}")
+        )
+    return AnswerFile(writable_file(given, "--output"), str(given))
+
+
+def writable_file(given: Path, option: str) -> Path:
+    """Where the option leads, or a ConfigurationError if nothing can be written there."""
     try:
         path = given.expanduser().absolute()
         # A link stays one, and what it leads to is replaced; of a pipe, the end of the link is no name.
@@ -49,8 +55,8 @@ def answer_file(given: Path | None) -> AnswerFile | None:
         _try(path)
     except (OSError, RuntimeError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError(Problem(f"cannot be written: {why}", shown)) from error
-    return AnswerFile(path, str(given))
+        raise ConfigurationError(Problem(f"cannot be written: {why}", f"{option} {str(given)!r}")) from error
+    return path
 
 
 def _try(path: Path) -> None:

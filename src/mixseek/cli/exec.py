@@ -31,6 +31,7 @@ from mixseek.cli.output import (
     warn,
 )
 from mixseek.cli.plan import plan_of
+from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
 from mixseek.config.attachments import read_attachments
 from mixseek.config.checks import later_fields
 from mixseek.config.kinds import ORCHESTRATOR
@@ -64,6 +65,8 @@ def exec_(
     files: AttachmentsOption = None,
     reference: ReferenceOption = None,
     output: OutputOption = None,
+    report: ReportOption = False,
+    report_to: ReportFileOption = None,
     timeout: Annotated[int | None, typer.Option("--timeout", help="Seconds for all rounds of a team.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and call no model.")] = False,
     output_format: FormatOption = Format.TEXT,
@@ -84,6 +87,7 @@ def exec_(
       mixseek exec --prompt-file task.md --file table.csv --output answer.md
       cat task.md | mixseek exec -c configs/orchestrator.toml -f json
       mixseek exec "What is 6 times 7?" --reference 42 --dry-run
+      mixseek exec "Name three uses of bamboo." --report
     """
     use_format(output_format)
     place = locate_workspace(workspace)
@@ -94,6 +98,7 @@ def exec_(
     settings = manager.load_run_settings(file, for_a_run=True)
     attachments = read_attachments(files or (), place)
     answer_to = answer_file(output)
+    page = report_file(place, report, report_to)
     _warn_of_what_is_not_in_effect(settings)
     if dry_run:
         if prompt is not None or prompt_file is not None:
@@ -107,7 +112,8 @@ def exec_(
         summary = _play(settings, task, attachments, redactor, listeners)
     _print_summary(summary, output_format, redactor)
     is_written = _write_answer(summary, answer_to, redactor)
-    raise typer.Exit(_exit_code(summary, is_written=is_written))
+    is_told = page is None or page.save(summary.execution_id)
+    raise typer.Exit(_exit_code(summary, is_written=is_written and is_told))
 
 
 _OPTIONS = {"orchestrator": {"timeout_per_team_seconds": "--timeout", "reference": "--reference"}}

@@ -229,13 +229,13 @@ def _labels(lines: Sequence[Line], right: float, top: float, bottom: float) -> t
     for place in range(len(heights) - 1, -1, -1):
         heights[place] = min(heights[place], bottom - distance * (len(heights) - 1 - place))
     return tuple(
-        Label(right + 4, round(height + 4, 1), line.style, _label(line.team))
+        Label(right + 4, round(height + 4, 1), line.style, _label(line))
         for line, height in zip(ends, heights, strict=True)
     )
 
 
-def _label(team: TeamRecord) -> str:
-    return f"{shorten(team.team_name, 17)} {show_score(team.best_score)}"
+def _label(line: Line) -> str:
+    return f"{shorten(line.team.team_name, 17)} {show_score(line.points[-1].score)}"
 
 
 def shorten(text: str, width: int) -> str:

@@ -5,6 +5,7 @@ holds for every value of the templates, or :class:`~mixseek.report.markdown.Mark
 stands behind both: the file may use its own style sheet, known by its hash, and nothing else.
 """
 
+import asyncio
 import json
 import re
 from base64 import b64encode
@@ -26,10 +27,11 @@ from mixseek.errors import StorageError
 from mixseek.records import ModelUsage
 from mixseek.report.chart import chart_of, finite_score, shorten, show_score
 from mixseek.report.markdown import MarkdownRenderer, plain, readable
+from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
 from mixseek.workspace import Workspace
 
-__all__ = ["render", "report_path", "write_report"]
+__all__ = ["render", "report_path", "save_report", "write_report"]
 
 _MAX_TEXT = 1_000_000
 _WIDE, _NARROW = 860, 340
@@ -62,6 +64,12 @@ def write_report(record: ExecutionRecord, path: Path) -> Path:
     except OSError as error:
         raise StorageError(f"the report {str(path)!r} cannot be written: {error.strerror or error}") from error
     return path
+
+
+def save_report(workspace: Workspace, execution_id: str, path: Path | None = None) -> Path:
+    """Write the report of an execution as the stores know it, to ``path`` or to ``reports/`` of the workspace."""
+    record = asyncio.run(load_execution(workspace, execution_id))
+    return write_report(record, path or report_path(workspace, execution_id))
 
 
 def report_path(workspace: Workspace, execution_id: str) -> Path:

@@ -1,0 +1,77 @@
+"""The report that ``mixseek exec`` writes when it is asked for."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mixseek.testing import ModelServer, write_workspace
+
+TASK = "Name three uses of <bamboo>."
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Path]:
+    with ModelServer() as server:
+        server.on("leader-*", lambda call: "**Scaffolds**, <i>paper</i>." if call.tool_results else None)
+        write_workspace(tmp_path, teams=1, members=1, max_rounds=1, base_url=server.base_url)
+        yield tmp_path
+
+
+def play(workspace: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mixseek", "exec", TASK, "-w", str(workspace), "-f", "json", *arguments]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MIXSEEK_")}
+    environment = {**kept, "MIXSEEK_ONLY_LOOPBACK": "1", **variables}
+    return subprocess.run(
+        command, cwd=workspace, env=environment, capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+
+
+def test_report_writes_a_page_into_the_workspace_and_says_where(workspace: Path) -> None:
+    played = play(workspace, "--report")
+    assert played.returncode == 0
+    execution = json.loads(played.stdout)
+    file = workspace / "reports" / f"{execution['execution_id']}.html"
+    assert played.stderr.splitlines()[-1] == f"the report is in {file}"
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    for told in (
+        "Name three uses of &lt;bamboo&gt;.",
+        "<strong>Scaffolds</strong>, &lt;i&gt;paper&lt;/i&gt;.",
+        f"{execution['best_score']:.2f}",
+        "max rounds reached",
+        "<h4>Member calls</h4>",
+        "<h4>Judgment</h4>",
+        ":leader-a</bdi>",
+        '"max_rounds": 1',
+    ):
+        assert told in page
+
+
+def test_a_report_may_be_written_anywhere_and_is_not_written_unasked(workspace: Path) -> None:
+    played = play(workspace, "--report-file", "told.html")
+    assert played.stderr.splitlines()[-1] == f"the report is in {workspace / 'told.html'}"
+    assert (workspace / "told.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert "report" not in play(workspace).stderr
+    assert not (workspace / "reports").exists()
+
+
+def test_a_place_where_nothing_can_be_written_is_told_before_a_model_is_called(workspace: Path) -> None:
+    played = play(workspace, "--report-file", "nowhere/told.html")
+    assert played.returncode == 2
+    [problem] = json.loads(played.stdout)["error"]["problems"]
+    assert problem["file"] == "--report-file 'nowhere/told.html'"
+    assert "there is no directory" in problem["message"]
+    assert not (workspace / "mixseek.db").exists()
+
+
+def test_a_report_that_cannot_be_written_costs_no_result(workspace: Path) -> None:
+    (workspace / "reports").write_text("a file where a directory should be")
+    played = play(workspace, "--report")
+    assert played.returncode == 1
+    assert json.loads(played.stdout)["best_score"] > 0
+    assert "cannot be written" in played.stderr.splitlines()[-1]
