@@ -113,3 +113,8 @@ def test_the_example_without_files_prints_a_leader_board() -> None:
     assert run(ROOT / "examples" / "from_python.py") == (
         "1. Throwers: [1, 6, 5] (100 points)\n2. Guessers: [6, 1] (70 points)\n"
     )
+
+
+def test_the_example_of_a_report_writes_one(tmp_path: Path) -> None:
+    assert run(ROOT / "examples" / "report.py", "told.html", cwd=tmp_path) == "the report is in told.html\n"
+    assert "<h2>Leader board</h2>" in (tmp_path / "told.html").read_text(encoding="utf-8")
