@@ -39,6 +39,7 @@ QUOTED = {"docs/architecture.md#The walk of one task": "src/mixseek/round_contro
 # What a program is started with; {id} is the execution that was played in the workspace.
 ARGUMENTS = {
     "docs/python.md#With the files of a workspace": [".", "Name the capital of Japan."],
+    "docs/python.md#Stopping a run": [".", "Name the capital of Japan."],
     "docs/report.md#From Python": ["{id}"],
     "docs/results.md#The journal": ["{id}"],
 }

@@ -97,7 +97,7 @@ def test_the_page_on_python_plays_without_files_and_tells_of_teams_that_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    block, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    block, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     with ModelServer() as server:
         for name, value in {**server.environment, "OLLAMA_BASE_URL": server.base_url}.items():
             monkeypatch.setenv(name, value)

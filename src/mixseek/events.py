@@ -37,6 +37,7 @@ __all__ = [
     "RoundJudged",
     "RoundStarted",
     "RunFinished",
+    "RunInterrupted",
     "RunStarted",
     "SubmissionEvaluated",
     "SubmissionMade",
@@ -81,6 +82,12 @@ class RunStarted(Event):
 
 class RunFinished(Event):
     """A run is over; the summary is whole."""
+
+    summary: ExecutionSummary
+
+
+class RunInterrupted(Event):
+    """A run was stopped; the summary holds what there was. It counts as unfinished."""
 
     summary: ExecutionSummary
 

@@ -501,7 +501,7 @@ class TeamStatus(Record):
 
     team_id: str
     team_name: str
-    status: Literal["pending", "running", "completed", "failed", "timeout"] = "pending"
+    status: Literal["pending", "running", "completed", "failed", "timeout", "interrupted"] = "pending"
     current_round: int = 0
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -545,6 +545,8 @@ class ExecutionSummary(Record):
     usage: Usage = Usage()
     cost_usd: float | None = None
     bill: list[ModelUsage] = []
+    interrupted: bool = False
+    """Whether it was stopped: then teams that had not ended are among the failures, with their best round so far."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

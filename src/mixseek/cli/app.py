@@ -7,6 +7,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mixseek import __version__
+from mixseek.cli.output import EXIT_INTERRUPTED, print_error
+from mixseek.errors import RunError
 
 __all__ = ["COMMANDS", "app"]
 
@@ -49,6 +51,9 @@ class _LazyGroup(TyperGroup):
             # Typer passes on what pydantic said, with its name for the kind of error.
             error.message = error.message.removeprefix("Value error, ")
             raise
+        except KeyboardInterrupt:
+            print_error(RunError("interrupted"))
+            raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 app = typer.Typer(

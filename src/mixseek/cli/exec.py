@@ -17,6 +17,7 @@ from mixseek.cli.inputs import (
     read_given,
     reference_text,
 )
+from mixseek.cli.interrupt import leave_interrupted, run_until_stopped
 from mixseek.cli.live import showing
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import (
@@ -25,13 +26,13 @@ from mixseek.cli.output import (
     WorkspaceOption,
     print_json,
     print_line,
-    print_text,
-    rounded,
     use_format,
     warn,
 )
 from mixseek.cli.plan import plan_of
+from mixseek.cli.progress import Progress
 from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
+from mixseek.cli.summary import print_summary, tell_of_interruption
 from mixseek.config.attachments import read_attachments
 from mixseek.config.checks import later_fields
 from mixseek.config.kinds import ORCHESTRATOR
@@ -39,14 +40,13 @@ from mixseek.config.layers import show_path
 from mixseek.config.manager import ConfigurationManager, RunSettings, locate_workspace, redactor_of
 from mixseek.errors import OutputError, StorageError
 from mixseek.events import Listener
-from mixseek.records import Attachment, ExecutionSummary, LeaderBoardEntry
+from mixseek.records import Attachment, ExecutionSummary
 from mixseek.redaction import Redactor
 
 __all__ = ["app"]
 
 EXIT_SOME_FAILED = 1
 EXIT_NO_RESULT = 2
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -109,9 +109,13 @@ def exec_(
     task = read_given(prompt, prompt_file, place)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
-        summary = _play(settings, task, attachments, redactor, listeners)
-    _print_summary(summary, output_format, redactor)
+        summary, progress = _play(settings, task, attachments, redactor, listeners)
+    print_summary(summary, output_format, redactor, progress.scores)
     is_written = _write_answer(summary, answer_to, redactor)
+    if summary.interrupted:
+        given = None if workspace is None else str(workspace)
+        tell_of_interruption(summary, has_begun=progress.execution_id is not None, workspace=given)
+        leave_interrupted()
     is_told = page is None or page.save(summary.execution_id)
     raise typer.Exit(_exit_code(summary, is_written=is_written and is_told))
 
@@ -148,23 +152,21 @@ def _play(
     attachments: Sequence[Attachment],
     redactor: Redactor,
     listeners: Sequence[Listener],
-) -> ExecutionSummary:
+) -> tuple[ExecutionSummary, Progress]:
     # Imported when all files are right: a mistake in one is told without the second it takes to load model code.
     from mixseek.orchestrator import Orchestrator
 
-    try:
-        with showing(redactor) as progress:
-            orchestrator = Orchestrator(settings.orchestrator, listeners=[progress, *listeners])
-            return asyncio.run(orchestrator.execute(prompt, attachments=attachments))
-    except KeyboardInterrupt:
-        warn(progress.interrupted())
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    except StorageError as error:
-        # What the teams did is paid for, and known even if it could not be stored.
-        if progress.summary is None:
-            raise
-        warn(f"mixseek: {error}")
-        return progress.summary
+    with showing(redactor) as progress:
+        orchestrator = Orchestrator(settings.orchestrator, listeners=[progress, *listeners])
+        try:
+            summary = run_until_stopped(orchestrator.execute(prompt, attachments=attachments), orchestrator.stop)
+        except StorageError as error:
+            # What the teams did is paid for, and known even if it could not be stored.
+            if progress.summary is None:
+                raise
+            warn(f"mixseek: {error}")
+            summary = progress.summary
+    return summary, progress
 
 
 def _exit_code(summary: ExecutionSummary, *, is_written: bool = True) -> int:
@@ -185,20 +187,6 @@ def _print_plan(settings: RunSettings, output: Format) -> None:
         print_line(line)
 
 
-def _print_summary(summary: ExecutionSummary, output: Format, redactor: Redactor) -> None:
-    """Without secrets, as the tables have it: an answer may hold a key that a tool gave away."""
-    if output is Format.JSON:
-        print_json(redactor.value(rounded(summary.model_dump(mode="json"))))
-        return
-    for line in _summary_lines(summary):
-        print_line(redactor.text(line))
-    if summary.team_results:
-        best = summary.team_results[0]
-        print_line(f"Best answer: {_named(best.team_name, best.team_id)}, round {best.round_number}")
-        print_line()
-        print_text(redactor.text(best.submission_content))
-
-
 def _write_answer(summary: ExecutionSummary, answer_to: AnswerFile | None, redactor: Redactor) -> bool:
     """Whether the best answer is where it was asked for; it is printed and stored by now, so it is not lost."""
     if answer_to is None:
@@ -213,30 +201,3 @@ def _write_answer(summary: ExecutionSummary, answer_to: AnswerFile | None, redac
         return False
     warn(f"the best answer is in {answer_to.shown}")
     return True
-
-
-def _summary_lines(summary: ExecutionSummary) -> list[str]:
-    lines = ["Leader board"]
-    lines += [f"  {place}. {_result(entry)}" for place, entry in enumerate(summary.team_results, start=1)]
-    lines += [] if summary.team_results else ["  no team has a result"]
-    if summary.failed_teams_info:
-        lines += ["", "Failed"]
-        lines += [f"  {_named(one.team_name, one.team_id)}: {one.error_message}" for one in summary.failed_teams_info]
-    return [*lines, "", _usage(summary), f"Execution {summary.execution_id}", ""]
-
-
-def _result(entry: LeaderBoardEntry) -> str:
-    score = "unscored" if entry.score is None else f"{entry.score:.2f}"
-    reason = f", {entry.exit_reason}" if entry.exit_reason else ""
-    return f"{_named(entry.team_name, entry.team_id)}: {score} in round {entry.round_number}{reason}"
-
-
-def _usage(summary: ExecutionSummary) -> str:
-    usage = summary.usage
-    cost = "cost not known" if summary.cost_usd is None else f"{summary.cost_usd:.4f} USD"
-    tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    return f"{usage.requests} model calls, {tokens}, {cost}, {summary.total_execution_time_seconds:.1f} s"
-
-
-def _named(team_name: str, team_id: str) -> str:
-    return f"{team_name} ({team_id})"

@@ -19,6 +19,7 @@ import typer
 from mixseek.errors import ConfigurationError, MixSeekError, OutputError
 
 __all__ = [
+    "EXIT_INTERRUPTED",
     "Format",
     "FormatOption",
     "WorkspaceOption",
@@ -37,6 +38,7 @@ __all__ = [
     "writes_all",
 ]
 
+EXIT_INTERRUPTED = 130
 # What a shell tells of a program that writes to a pipe nobody reads any more.
 EXIT_NO_READER = 141
 

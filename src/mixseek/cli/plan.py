@@ -56,7 +56,7 @@ class Plan:
         lines = [f"{len(self.teams)} teams, {self.min_rounds} to {self.max_rounds} rounds each, "]
         lines[0] += f"{self.timeout_per_team_seconds} s for all rounds of a team"
         for team in self.teams:
-            lines += [f"Team {team.team_name} ({team.team_id})", f"  {team.leader}"]
+            lines += [f"{team.team_name} ({team.team_id})", f"  {team.leader}"]
             lines += [f"  {member}" for member in team.members]
         lines += ["Metrics", *(f"  {metric}" for metric in self.metrics)]
         lines += [f"Judgment: {'by rules alone' if self.judgment == 'none' else self.judgment}"]

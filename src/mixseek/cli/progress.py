@@ -10,6 +10,7 @@ from mixseek.events import (
     RoundFinished,
     RoundJudged,
     RunFinished,
+    RunInterrupted,
     RunStarted,
     TeamFailed,
     TeamFinished,
@@ -49,18 +50,10 @@ class Progress:
     def _keep(self, event: Event) -> None:
         self.execution_id = event.execution_id
         match event:
-            case RunFinished():
+            case RunFinished() | RunInterrupted():
                 self.summary = event.summary
             case RoundFinished() | RoundFailed():
                 self.scores.setdefault(event.entry.team_id, {})[event.entry.round_number] = event.entry.score
-
-    def interrupted(self) -> str:
-        """What to say of a run that was stopped from outside."""
-        if self.execution_id is None:
-            return "interrupted before the run began"
-        if not self.scores:
-            return f"interrupted before a round of execution {self.execution_id} was finished"
-        return f"interrupted: the finished rounds of execution {self.execution_id} are in the database"
 
 
 def words_of(event: Event) -> str | None:

@@ -7,10 +7,11 @@ one never touches the others, and its finished rounds still count.
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from mixseek.config.answer_schema import load_answer_schema
@@ -26,9 +27,20 @@ from mixseek.errors import (
     StorageError,
     TeamTimeoutError,
 )
-from mixseek.events import Event, Listener, RoundStarted, RunFinished, RunStarted, TeamFailed, TeamFinished, TeamStarted
+from mixseek.events import (
+    Event,
+    Listener,
+    RoundStarted,
+    RunFinished,
+    RunInterrupted,
+    RunStarted,
+    TeamFailed,
+    TeamFinished,
+    TeamStarted,
+)
 from mixseek.llm import Backoff
 from mixseek.orchestrator.collector import long_lived
+from mixseek.orchestrator.stopping import Stoppable
 from mixseek.records import (
     Attachment,
     ExecutionStatus,
@@ -52,6 +64,8 @@ if TYPE_CHECKING:
 __all__ = ["Orchestrator"]
 
 logger = logging.getLogger(__name__)
+
+_LAST_WRITE_SECONDS = 3.0
 
 
 class Orchestrator:
@@ -83,6 +97,7 @@ class Orchestrator:
         self._listeners = tuple(listeners)
         self._backoff = backoff
         self._statuses: dict[str, TeamStatus] = {}
+        self._running: set[Stoppable] = set()
 
     async def execute(
         self,
@@ -100,9 +115,34 @@ class Orchestrator:
         """
         if not str(user_prompt or "").strip():
             raise ConfigurationError("the prompt is empty: say what the teams have to do")
-        configured = await self._complete(reference)
-        task = _task(configured, user_prompt, timeout_seconds, execution_id).model_copy(
-            update={"attachments": await asyncio.to_thread(read_attachments, attachments, self._workspace)}
+        wanted = _Wanted(user_prompt, timeout_seconds, execution_id, reference, attachments)
+        self._running.add(stoppable := Stoppable())
+        started, execution, summary = time.monotonic(), None, None
+        try:
+            async with AsyncExitStack() as around:
+                async with stoppable:
+                    execution = await self._begin(wanted, around)
+                    summary = await execution.play()
+                if execution is None:
+                    return wanted.interrupted(time.monotonic() - started)
+                return await execution.end(summary)
+        finally:
+            self._running.discard(stoppable)
+
+    def stop(self) -> None:
+        """End what is being executed: calls in flight are cancelled, and ``execute`` returns what there is so far.
+
+        May be called from any thread and from a signal handler. The summary says ``interrupted`` and holds the best
+        finished round of every team; it is not stored, so that the execution counts as unfinished.
+        """
+        for stoppable in tuple(self._running):
+            stoppable.stop()
+
+    async def _begin(self, wanted: "_Wanted", around: AsyncExitStack) -> "_Execution":
+        """Read and open all that one execution needs; ``around`` lets go of it."""
+        configured = await self._complete(wanted.reference)
+        task = _task(configured, wanted.user_prompt, wanted.timeout_seconds, wanted.execution_id).model_copy(
+            update={"attachments": await asyncio.to_thread(read_attachments, wanted.attachments, self._workspace)}
         )
         run = open_run(
             task.execution_id,
@@ -111,14 +151,13 @@ class Orchestrator:
             journal=self._journal,
             providers=configured.providers,
             orchestrator=self.settings,
-            is_new=execution_id is None,
+            is_new=wanted.execution_id is None,
             listeners=self._listeners,
             backoff=self._backoff,
         )
-        async with run:
-            statuses = self._watch(configured)
-            execution = _Execution(task, configured, run, self._workspace, self._on_round_complete, statuses)
-            return await execution.play()
+        await around.enter_async_context(run)
+        statuses = self._watch(configured)
+        return _Execution(task, configured, run, self._workspace, self._on_round_complete, statuses)
 
     async def rehearse(self) -> None:
         """Make all that a run needs, models and members included, and call nobody; what cannot be made is raised."""
@@ -157,6 +196,27 @@ class Orchestrator:
         return self._statuses
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """What :meth:`Orchestrator.execute` was asked for."""
+
+    user_prompt: str
+    timeout_seconds: int | None
+    execution_id: str | None
+    reference: str | None
+    attachments: Sequence[Attachment | Path | str]
+
+    def interrupted(self, seconds: float) -> ExecutionSummary:
+        """The summary of a run that was stopped before it began."""
+        return ExecutionSummary(
+            execution_id=self.execution_id or str(uuid4()),
+            user_prompt=self.user_prompt,
+            team_results=[],
+            total_execution_time_seconds=seconds,
+            interrupted=True,
+        )
+
+
 class _Execution:
     """One competition, from the first team's start to the summary."""
 
@@ -180,19 +240,20 @@ class _Execution:
         self._workspace = workspace
         self._on_round_complete = on_round_complete
         self._controllers: list[RoundController] = []
+        self._started = time.monotonic()
+        self._has_begun = False
         self._schema: JsonSchema | None = None
 
     async def play(self) -> ExecutionSummary:
         """All teams, then the summary; results are returned even if the summary cannot be written."""
-        started = time.monotonic()
         names = {team.team_id: team.team_name for team in self._configured.teams}
-        where = {"execution_id": self._task.execution_id}
         await self.make_controllers()
         await self._run.hub.prepare()
         await self._run.keep(self._task.attachments)
+        self._has_begun = True
         await self._run.tell_for_good(
             RunStarted(
-                **where,
+                execution_id=self._task.execution_id,
                 user_prompt=self._task.user_prompt,
                 team_names=names,
                 max_rounds=self._task.max_rounds,
@@ -203,16 +264,31 @@ class _Execution:
         )
         with long_lived():
             await self._play_teams()
-            summary = self._summary(time.monotonic() - started)
+            summary = self._summary()
             await self._save(summary)
+        return summary
+
+    async def end(self, summary: ExecutionSummary | None) -> ExecutionSummary:
+        """Tell how it ended; without a summary it was stopped, and what there is makes one."""
+        where = {"execution_id": self._task.execution_id}
+        if summary is not None:
             await self._tell_the_end(RunFinished(**where, summary=summary))
+            return summary
+        unfinished = self._unfinished()
+        for controller in unfinished:
+            self._interrupt(controller)
+        summary = self._summary(interrupted=True)
+        if self._has_begun:
+            # Somebody waits for the end, and a database may be held by another program for long.
+            await _briefly(self._tell_the_end(RunInterrupted(**where, summary=summary)))
+            await _briefly(self._keep_usage(*(controller.get_team_id() for controller in unfinished)))
         return summary
 
     async def _play_teams(self) -> None:
         async with asyncio.TaskGroup() as group:
             for controller in self._controllers:
                 group.create_task(self._play_team(controller))
-        for controller in self._vanished():
+        for controller in self._unfinished():
             await self._fail(controller, RunError("something the team called cancelled the team's own task"))
 
     async def make_controllers(self) -> None:
@@ -237,8 +313,12 @@ class _Execution:
             answer_schema=self._schema,
         )
 
-    def _vanished(self) -> list[RoundController]:
-        """Teams whose task was cancelled although the run was not: a group of tasks says nothing of these."""
+    def _unfinished(self) -> list[RoundController]:
+        """Teams that neither ended nor failed.
+
+        When all have been played there are none but those whose task was cancelled although the run was not: a group
+        of tasks says nothing of these.
+        """
         known = {entry.team_id for entry in self._results} | {failed.team_id for failed in self._failures}
         return [controller for controller in self._controllers if controller.get_team_id() not in known]
 
@@ -291,6 +371,16 @@ class _Execution:
         await self._keep_usage(team_id)
         await self._tell_the_end(TeamFailed(**self._where(controller), reason=reason, best=best))
 
+    def _interrupt(self, controller: RoundController) -> None:
+        """Note where a team was when the run was stopped; nothing is marked as final, since it may go on."""
+        team_id, team_name = controller.get_team_id(), controller.get_team_name()
+        number = self._statuses[team_id].current_round
+        reason = f"interrupted in round {number}" if number else "interrupted before its first round"
+        if controller.best_so_far is not None:
+            self._results.append(controller.best_so_far)
+        self._failures.append(FailedTeamInfo(team_id=team_id, team_name=team_name, error_message=reason))
+        self._note(controller, status="interrupted", completed_at=utc_now(), error_message=reason)
+
     async def _best_so_far(self, controller: RoundController, reason: ExitReason) -> LeaderBoardEntry | None:
         if controller.standing is None:
             return None
@@ -302,14 +392,15 @@ class _Execution:
         self._results.append(best)
         return best
 
-    async def _keep_usage(self, team_id: str) -> None:
-        """The bill of the round a team failed in, which no finished round brings along."""
+    async def _keep_usage(self, *team_ids: str) -> None:
+        """The bill of the rounds that teams failed in, which no finished round brings along."""
         if self._run.store is None:
             return
+        bill = [line for team_id in team_ids for line in self._run.meter.bill(team_id=team_id)]
         try:
-            await self._run.store.save_model_usage(self._run.meter.bill(team_id=team_id))
+            await self._run.store.save_model_usage(bill)
         except StorageError:
-            logger.exception("what team %r consumed could not be written", team_id)
+            logger.exception("what %s consumed could not be written", ", ".join(map(repr, team_ids)))
 
     async def _tell_the_end(self, event: Event) -> None:
         """Tell a result; it stands even if the journal cannot keep it."""
@@ -336,7 +427,7 @@ class _Execution:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def _summary(self, seconds: float) -> ExecutionSummary:
+    def _summary(self, *, interrupted: bool = False) -> ExecutionSummary:
         results = self._in_order()
         bill = self._run.meter.bill()
         return ExecutionSummary(
@@ -345,8 +436,9 @@ class _Execution:
             team_results=results,
             best_team_id=results[0].team_id if results else None,
             best_score=results[0].score if results else None,
-            total_execution_time_seconds=seconds,
+            total_execution_time_seconds=time.monotonic() - self._started,
             failed_teams_info=self._failures,
+            interrupted=interrupted,
             usage=self._run.meter.usage,
             cost_usd=_cost(bill),
             bill=bill,
@@ -391,6 +483,15 @@ def _task(
         judgment_timeout_seconds=settings.judgment_timeout_seconds,
         reference=configured.reference,
     )
+
+
+async def _briefly(writing: Coroutine[Any, Any, None]) -> None:
+    """Give a last write a moment, and give it up then."""
+    try:
+        async with asyncio.timeout(_LAST_WRITE_SECONDS):
+            await writing
+    except TimeoutError:
+        logger.warning("what was done last could not be written within %g s", _LAST_WRITE_SECONDS)
 
 
 def _worth_another_try(error: BaseException) -> bool:

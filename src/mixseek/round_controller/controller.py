@@ -381,6 +381,11 @@ class RoundController:
         return best.model_copy(update={"final_submission": True, "exit_reason": reason, "updated_at": utc_now()})
 
     @property
+    def best_so_far(self) -> LeaderBoardEntry | None:
+        """The best finished round as it is on the leader board; None without a scored one."""
+        return best_entry(self._entries)
+
+    @property
     def standing(self) -> Standing | None:
         """Where the team stands by its finished rounds; None without a scored one."""
         return standing_of(self._entries)

@@ -62,7 +62,7 @@ class Job:
         self.deadline = time.monotonic() + lock_wait_seconds
         self.waited_for = lock_wait_seconds
         self.abandoned = False
-        """Set when the caller was cancelled: work that has not begun is then not done."""
+        """Set when the caller was cancelled: work that has not begun is then not done, nor waited for."""
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[Any] = self._loop.create_future()
 
@@ -213,7 +213,7 @@ class Worker:
     def _take_turn(self, job: Job) -> None:
         check_place(self.path)
         try:
-            came = self._turn.take(job.deadline, self._stop)
+            came = self._turn.take(job.deadline, self._stop, lambda: job.abandoned)
         except OSError:
             # Where nothing can be written nobody takes turns; whoever only reads can do without.
             if not isinstance(job, Look):
@@ -234,7 +234,7 @@ class Worker:
             with self._open:
                 self._lease(job)
         except HeldElsewhereError as held:
-            if time.monotonic() < job.deadline and not self._stop.is_set():
+            if time.monotonic() < job.deadline and not self._stop.is_set() and not job.abandoned:
                 self._turn.note(f", itself waiting for {held.holder}")
                 return False
             job.fail(self._locked(held.holder, job))

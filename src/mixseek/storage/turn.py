@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from mixseek.records import utc_now
@@ -32,12 +33,12 @@ class Turn:
         self._fd: int | None = None
         self._number = 0
 
-    def take(self, deadline: float, stop: threading.Event) -> bool:
-        """Wait for the turn until ``deadline`` (``time.monotonic``); False if it did not come."""
+    def take(self, deadline: float, stop: threading.Event, given_up: Callable[[], bool] = lambda: False) -> bool:
+        """Wait for the turn until ``deadline`` (``time.monotonic``); False if it did not come or nobody wants it."""
         fd = open_lock_file(self.path)
         try:
             self._number = _draw(fd)
-            if not _wait_in_line(fd, self._number, deadline, stop):
+            if not _wait_in_line(fd, self._number, deadline, stop, given_up):
                 close_descriptor(fd)
                 return False
         except BaseException:
@@ -118,9 +119,9 @@ def lock_bytes(fd: int, how: int, start: int, length: int) -> None:
     fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, start, length, 0))
 
 
-def _wait_in_line(fd: int, number: int, deadline: float, stop: threading.Event) -> bool:
+def _wait_in_line(fd: int, number: int, deadline: float, stop: threading.Event, given_up: Callable[[], bool]) -> bool:
     while not _is_first(fd, number):
-        if time.monotonic() >= deadline or stop.wait(_LOOK_AGAIN_SECONDS):
+        if time.monotonic() >= deadline or given_up() or stop.wait(_LOOK_AGAIN_SECONDS):
             return False
     return True
 

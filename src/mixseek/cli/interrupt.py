@@ -1,0 +1,90 @@
+"""Ctrl-C: the first one ends a run gracefully, the second one the process at once."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn, TypeVar
+
+import typer
+
+from mixseek.cli.output import EXIT_INTERRUPTED, warn
+
+__all__ = ["leave_interrupted", "run_until_stopped"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Some programs that run others pass on a signal that has reached everybody already.
+_ONE_AND_THE_SAME_SECONDS = 0.1
+_PATIENCE_SECONDS = 2.0
+
+T = TypeVar("T")
+
+
+def run_until_stopped(work: Coroutine[Any, Any, T], stop: Callable[[], None]) -> T:
+    """What the work gives; on the first Ctrl-C or SIGTERM ``stop`` is called, which has to make it end soon.
+
+    The second one ends the process at once, without any clearing up, so that nothing can keep a user waiting.
+    """
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        asked = threading.Event()
+
+        def ask_to_stop() -> None:
+            stop()
+            warn("stopping; Ctrl-C again ends at once")
+            # A thread that a member waits for cannot be ended, and closing the loop would wait for it as well.
+            loop.set_default_executor(ThreadPoolExecutor())
+
+        def on_signal() -> None:
+            asked.set()
+            # By the loop, not at once: a signal may come in the middle of printing something.
+            loop.call_soon_threadsafe(ask_to_stop)
+
+        async def main() -> T:
+            if asked.is_set():
+                loop.call_soon(ask_to_stop)  # once more, now that there is something to stop
+            return await work
+
+        with _hearing_signals(on_signal):
+            return runner.run(main())
+
+
+@contextlib.contextmanager
+def _hearing_signals(stop: Callable[[], object]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may handle signals
+        return
+    first: float | None = None
+
+    def handle(_number: int, _frame: object) -> None:
+        nonlocal first
+        if first is None:
+            first = time.monotonic()
+            stop()
+        elif time.monotonic() - first > _ONE_AND_THE_SAME_SECONDS:
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\n")
+            os._exit(EXIT_INTERRUPTED)
+
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def leave_interrupted() -> NoReturn:
+    """Exit as an interrupted command does, within a moment: a thread that hangs must not hold up the process."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        guard = threading.Timer(_PATIENCE_SECONDS, os._exit, (EXIT_INTERRUPTED,))
+        guard.daemon = True
+        guard.start()
+    raise typer.Exit(EXIT_INTERRUPTED)

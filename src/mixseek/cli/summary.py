@@ -1,0 +1,113 @@
+"""What is printed of a run when it is over: leader board, scores by round, bill, and the best answer."""
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from mixseek.cli.chart import in_ascii, score_chart
+from mixseek.cli.output import Format, print_json, print_line, print_text, rounded, warn, writes_all
+from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
+from mixseek.redaction import Redactor
+
+__all__ = ["print_summary", "tell_of_interruption"]
+
+Scores = Mapping[str, Mapping[int, float | None]]
+"""For each team the scores of its rounds by their number."""
+
+_NARROWEST = 40
+
+
+def print_summary(summary: ExecutionSummary, output: Format, redactor: Redactor, scores: Scores) -> None:
+    """Without secrets, as the tables have it: an answer may hold a key that a tool gave away."""
+    if output is Format.JSON:
+        print_json(redactor.value(rounded(summary.model_dump(mode="json"))))
+        return
+    for line in _lines(summary, scores):
+        print_line(redactor.text(line))
+    if summary.team_results:
+        best = summary.team_results[0]
+        print_line(redactor.text(f"Best answer: {_named(best.team_name, best.team_id)}, round {best.round_number}"))
+        print_line()
+        print_text(redactor.text(best.submission_content))
+
+
+def tell_of_interruption(summary: ExecutionSummary, *, has_begun: bool, workspace: str | None = None) -> None:
+    """Say on standard error what an interrupted run leaves behind, and how to see it again."""
+    if not has_begun:
+        warn("mixseek: interrupted before the run began")
+        return
+    if not summary.team_results:
+        warn(f"mixseek: interrupted before any round of execution {summary.execution_id} was finished and scored")
+        return
+    place = "" if workspace is None else f" -w {workspace}"
+    warn("mixseek: interrupted; all finished rounds are kept, and this shows them again:")
+    warn(f"  mixseek show {summary.execution_id}{place}")
+
+
+def _lines(summary: ExecutionSummary, scores: Scores) -> list[str]:
+    lines = ["Leader board, as far as it came" if summary.interrupted else "Leader board"]
+    lines += [f"  {place}. {_result(entry)}" for place, entry in enumerate(summary.team_results, start=1)]
+    lines += [] if summary.team_results else ["  no team has a result"]
+    chart = _chart(summary, scores)
+    lines += ["", "Scores by round", *chart] if chart else []
+    if summary.failed_teams_info:
+        lines += ["", "Failed or interrupted" if summary.interrupted else "Failed"]
+        lines += [f"  {_named(one.team_name, one.team_id)}: {one.error_message}" for one in summary.failed_teams_info]
+    lines += ["", *_bill(summary.bill), _usage(summary), f"Execution {summary.execution_id}", ""]
+    return lines
+
+
+def _chart(summary: ExecutionSummary, scores: Scores) -> list[str]:
+    """The rounds of each team, in the order of the leader board and then of those without a place on it."""
+    names = {entry.team_id: entry.team_name for entry in summary.team_results}
+    names |= {one.team_id: one.team_name for one in summary.failed_teams_info if one.team_id not in names}
+    rows = [(name, _by_round(scores[team_id])) for team_id, name in names.items() if team_id in scores]
+    # In a file or a pipe there is no width to keep to.
+    width = max(_NARROWEST, shutil.get_terminal_size().columns - 1) if sys.stdout.isatty() else 100
+    lines = score_chart(rows, width=width)
+    return lines if writes_all(sys.stdout) else [in_ascii(line) for line in lines]
+
+
+def _by_round(scores: Mapping[int, float | None]) -> list[float | None]:
+    return [scores.get(number) for number in range(1, max(scores, default=0) + 1)]
+
+
+def _result(entry: LeaderBoardEntry) -> str:
+    score = "unscored" if entry.score is None else f"{entry.score:.2f}"
+    reason = f", {entry.exit_reason}" if entry.exit_reason else ""
+    return f"{_named(entry.team_name, entry.team_id)}: {score} in round {entry.round_number}{reason}"
+
+
+def _bill(bill: Sequence[ModelUsage]) -> list[str]:
+    """A line for each model, if there are several."""
+    models = sorted({line.model for line in bill})
+    if len(models) < 2:
+        return []
+    lines = ["Bill"]
+    for model in models:
+        of_it = [line for line in bill if line.model == model]
+        calls = sum(line.requests for line in of_it)
+        tokens = sum(line.input_tokens for line in of_it), sum(line.output_tokens for line in of_it)
+        costs = [line.cost_usd for line in of_it]
+        cost = None if None in costs else sum(cost for cost in costs if cost is not None)
+        lines.append(f"  {model}: {_calls(calls)}, {tokens[0]} tokens in, {tokens[1]} out, {_cost(cost)}")
+    return lines
+
+
+def _usage(summary: ExecutionSummary) -> str:
+    usage = summary.usage
+    tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
+    seconds = f"{summary.total_execution_time_seconds:.1f} s"
+    return f"{usage.requests} model calls, {tokens}, {_cost(summary.cost_usd)}, {seconds}"
+
+
+def _calls(count: int) -> str:
+    return f"{count} call{'s' * (count != 1)}"
+
+
+def _cost(cost: float | None) -> str:
+    return "cost not known" if cost is None else f"{cost:.4f} USD"
+
+
+def _named(team_name: str, team_id: str) -> str:
+    return f"{team_name} ({team_id})"
