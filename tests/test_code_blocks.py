@@ -41,7 +41,6 @@ ARGUMENTS = {
     "docs/python.md#With the files of a workspace": [".", "Name the capital of Japan."],
     "docs/python.md#Stopping a run": [".", "Name the capital of Japan."],
     "docs/report.md#From Python": ["{id}"],
-    "docs/report.md#From Python": ["{id}"],
     "docs/results.md#The journal": ["{id}"],
 }
 _TEAM = '[team]\nteam_id = "t"\nteam_name = "T"\n[team.leader]\nmodel = "ollama:llama3"\n'
