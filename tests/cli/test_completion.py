@@ -1,0 +1,117 @@
+"""Completion as a person at a bash meets it, and as zsh and fish ask for it."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SAFETY_SECONDS = 60
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with the command on the path."""
+    command = tmp_path / "bin" / "mixseek"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mixseek "$@"\n')
+    command.chmod(0o755)
+    return tmp_path
+
+
+def _environment(home: Path, **variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MIXSEEK_", "COMP_"))}
+    return {**kept, "HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "TERM": "dumb", **variables}
+
+
+class _Bash:
+    """A bash at a terminal of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            ["bash", "--norc", "-i"],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=_environment(home, PS1="$ "),
+            cwd=home,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def until(self, words: str) -> None:
+        """Wait until the terminal shows this after what was waited for before."""
+        ends = time.monotonic() + SAFETY_SECONDS
+        while words not in self._seen:
+            ready, _, _ = select.select([self._ours], [], [], max(0.0, ends - time.monotonic()))
+            assert ready, self._seen
+            self._seen += os.read(self._ours, 4096).decode("utf-8", "replace")
+        self._seen = self._seen.partition(words)[2]
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(SAFETY_SECONDS)
+        os.close(self._ours)
+
+
+@pytest.fixture
+def bash(home: Path) -> Iterator[_Bash]:
+    shell = _Bash(home)
+    yield shell
+    shell.close()
+
+
+def test_a_tab_in_bash_completes_commands_options_and_values(bash: _Bash) -> None:
+    bash.until("$ ")
+    bash.type('eval "$(_MIXSEEK_COMPLETE=source_bash mixseek)"; echo read"y"\n')
+    bash.until("ready")
+    bash.type("mixseek doc\t")
+    bash.until("mixseek doctor ")
+    bash.type("--work\t")
+    bash.until("--workspace ")
+    bash.type("\x15mixseek config val\t")
+    bash.until("mixseek config validate ")
+    bash.type("\x15mixseek exec --log-level war\t")
+    bash.until("mixseek exec --log-level warning ")
+
+
+def test_show_completion_tells_the_current_shell(bash: _Bash) -> None:
+    bash.until("$ ")
+    bash.type("mixseek --show-completion\n")
+    bash.until("complete -o default -F _mixseek_completion mixseek")
+
+
+def test_install_completion_writes_into_the_home(bash: _Bash, home: Path) -> None:
+    bash.until("$ ")
+    bash.type("mixseek --install-completion\n")
+    bash.until("bash completion installed in")
+    assert "_mixseek_completion" in (home / ".bash_completions" / "mixseek.sh").read_text()
+
+
+@pytest.mark.parametrize(("shell", "words"), [("zsh", "#compdef mixseek"), ("fish", "complete --command mixseek")])
+def test_zsh_and_fish_have_their_script_and_their_answers(shell: str, words: str, home: Path) -> None:
+    def ask(**variables: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-m", "mixseek"],
+            env=_environment(home, **variables),
+            capture_output=True,
+            text=True,
+            timeout=SAFETY_SECONDS,
+            check=True,
+        )
+        return ran.stdout
+
+    assert words in ask(_MIXSEEK_COMPLETE=f"source_{shell}")
+    asked = {"_MIXSEEK_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "mixseek doc"}
+    answer = ask(**asked, _TYPER_COMPLETE_FISH_ACTION="get-args", _TYPER_COMPLETE_WORD_TO_COMPLETE="doc")
+    assert "doctor" in answer
