@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := dev code local logfire mcp otel web
 
-.PHONY: demo test check docs soak bench format constraints clean bubblewrap chromium
+.PHONY: demo test check docs transcripts soak bench format constraints clean bubblewrap chromium
 
 demo: .venv/ready
 	@$(BIN)/python examples/competition.py
@@ -21,6 +21,10 @@ check: .venv/ready
 # The pages that are made from the code: every setting, every option of a metric, every command.
 docs: .venv/ready
 	$(BIN)/python docs/generate.py
+
+# What people see: the help of every command, and what is said of mistakes. Read what changed before you keep it.
+transcripts: .venv/ready
+	MIXSEEK_WRITE_TRANSCRIPTS=1 $(BIN)/pytest -q tests/cli/test_help.py tests/cli/test_user_errors.py
 
 # The large counts; minutes, not seconds. What it prints is kept with the date and the command that made it.
 soak: .venv/ready bubblewrap

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from difflib import get_close_matches
 from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -179,8 +180,15 @@ def load_function(target: str, *, root: Path | None = None) -> Callable[..., Any
     loaded = _import_module(module) if file is None else _import_file(file)
     found = getattr(loaded, name, None)
     if not callable(found) or isinstance(found, type):
-        raise PluginError(f"{module!r} has no function {name!r}")
+        raise PluginError(f"{module!r} has no function {name!r}{_near(name, loaded)}")
     return cast("Callable[..., Any]", found)
+
+
+def _near(name: str, module: ModuleType) -> str:
+    """The function of a module whose name is most like this one, in words."""
+    functions = [other for other, found in vars(module).items() if callable(found) and not isinstance(found, type)]
+    near = get_close_matches(name, functions, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _file_of_module(module: str, root: Path) -> Path | None:

@@ -38,7 +38,9 @@ class Workspace:
             return path
         named = path if path is not None else environ.get(WORKSPACE_VARIABLE)
         if not named:
-            raise WorkspaceNotFoundError(f"no workspace: give --workspace DIR or set {WORKSPACE_VARIABLE}")
+            raise WorkspaceNotFoundError(
+                f"no workspace: give --workspace DIR or set {WORKSPACE_VARIABLE}; mixseek init makes one"
+            )
         root = Path(named).expanduser().absolute()
         if not root.exists():
             raise WorkspaceNotFoundError(

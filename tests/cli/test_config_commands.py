@@ -530,7 +530,9 @@ def test_no_workspace_is_told_in_the_format_that_was_asked_for(capsys: pytest.Ca
         main(["config", "show"])
     printed = capsys.readouterr()
     assert (ended.value.code, printed.out) == (2, "")
-    assert printed.err == "mixseek: no workspace: give --workspace DIR or set MIXSEEK_WORKSPACE\n"
+    assert (
+        printed.err == "mixseek: no workspace: give --workspace DIR or set MIXSEEK_WORKSPACE; mixseek init makes one\n"
+    )
 
     with pytest.raises(SystemExit) as ended:
         main(["config", "show", "-f", "json"])

@@ -15,7 +15,7 @@ __all__ = ["COMMANDS", "app"]
 COMMANDS = {
     "demo": ("mixseek.cli.demo", "Watch a competition on the embedded model; needs no key."),
     "init": ("mixseek.cli.init", "Make a workspace from a template, ready to play."),
-    "exec": ("mixseek.cli.exec", "Let the teams of a file compete over a task, and print the best answer."),
+    "exec": ("mixseek.cli.exec", "Let teams compete over a task, and print the best answer."),
     "team": ("mixseek.cli.team", "Let one team answer a task once."),
     "member": ("mixseek.cli.member", "Ask one member."),
     "evaluate": ("mixseek.cli.evaluate", "Score one answer."),
@@ -26,7 +26,7 @@ COMMANDS = {
     "delete": ("mixseek.cli.delete", "Remove one execution from the workspace."),
     "models": ("mixseek.cli.models", "List, fetch and try models."),
     "config": ("mixseek.cli.config", "Write, show, list and validate configuration files."),
-    "attack": ("mixseek.cli.attack", "Try to fool the judges of a file, and print how far their scores moved."),
+    "attack": ("mixseek.cli.attack", "Try to fool the judges of a file, and tell how far that got."),
     "doctor": ("mixseek.cli.doctor", "Look for what keeps MixSeek from working here."),
 }
 
@@ -58,7 +58,6 @@ class _LazyGroup(TyperGroup):
 
 app = typer.Typer(
     cls=_LazyGroup,
-    help="Teams of LLM agents compete over rounds; the best answer comes back.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -78,4 +77,11 @@ def _mixseek(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Teams of LLM agents compete over rounds; the best answer comes back."""
+    """Teams of LLM agents compete over rounds; the best answer comes back.
+
+    \b
+    Examples:
+      mixseek demo
+      mixseek init my-workspace
+      mixseek exec "Name three uses of bamboo." -w my-workspace
+    """

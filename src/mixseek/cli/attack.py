@@ -48,6 +48,11 @@ def attack(
 
     Exit codes: 0 every attack was judged, 1 some could not be, 2 none could be or a mistake in the configuration,
     130 Ctrl-C.
+
+    \b
+    Examples:
+      mixseek attack -c configs/evaluator.toml --limit 10
+      mixseek attack -c configs/orchestrator.toml -f json
     """
     use_format(output)
     manager = ConfigurationManager(workspace)

@@ -29,7 +29,13 @@ _EXISTS = "exists already: use --force to overwrite it"
 _NAMED_IN = " (named in "
 
 app = typer.Typer(
-    help="Write, show, list and validate configuration files.",
+    help="""Write, show, list and validate configuration files.
+
+    \b
+    Examples:
+      mixseek config init -w my-workspace
+      mixseek config validate -w my-workspace
+    """,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -47,11 +53,19 @@ Component = Literal["orchestrator", "team", "member", "evaluator", "judgment", "
 
 @app.command("init")
 def init(
-    component: Annotated[Component | None, typer.Option(help="Only this kind of file.")] = None,
+    component: Annotated[
+        Component | None, typer.Option(metavar="KIND", help=f"Only this kind of file: {', '.join(KINDS)}.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write configuration files to start from; existing ones are kept unless --force is given."""
+    """Write configuration files to start from; existing ones are kept unless --force is given.
+
+    \b
+    Examples:
+      mixseek config init -w my-workspace
+      mixseek config init -w my-workspace --component evaluator
+    """
     if workspace is not None:
         _make_directory(workspace)
     manager = ConfigurationManager(workspace)
@@ -118,7 +132,13 @@ def validate(
     no_plugins: Annotated[bool, typer.Option("--no-plugins", help="Load no code of others.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Check files, and the files they refer to; all that is wrong is told at once."""
+    """Check files, and the files they refer to; all that is wrong is told at once.
+
+    \b
+    Examples:
+      mixseek config validate -w my-workspace
+      mixseek config validate configs/orchestrator.toml --no-plugins
+    """
     use_format(output)
     manager = ConfigurationManager(workspace, no_plugins=no_plugins)
     reports = [manager.validate(file) for file in _files_to_validate(manager, files)]
@@ -186,7 +206,13 @@ def show(
     output: FormatOption = Format.TEXT,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Show the values in effect and where each comes from; secrets are masked."""
+    """Show the values in effect and where each comes from; secrets are masked.
+
+    \b
+    Examples:
+      mixseek config show -w my-workspace
+      mixseek config show evaluator -f json
+    """
     use_format(output)
     manager = ConfigurationManager(workspace)
     settings = _settings_of(manager, what)
@@ -379,7 +405,13 @@ def list_(
     output: FormatOption = Format.TEXT,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """List the files of the workspace with their state, and all settings with limits, defaults and variables."""
+    """List the files of the workspace with their state, and all settings with limits, defaults and variables.
+
+    \b
+    Examples:
+      mixseek config list -w my-workspace
+      mixseek config list judgment
+    """
     use_format(output)
     _check_kind(kind)
     manager = ConfigurationManager(workspace, no_plugins=True)

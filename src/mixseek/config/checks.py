@@ -190,7 +190,8 @@ def servers_not_ready(
 
 
 def _server_faults(server: Mapping[str, Any], environ: Mapping[str, str], workspace: Workspace) -> Iterator[Fault]:
-    command = _text(server, "command")
+    # One that has a "url" too is told of that; which of the two is meant is not known.
+    command = None if "url" in server else _text(server, "command")
     # A path is taken from the workspace, where the program is started.
     path = workspace.resolve(command) if command and os.sep in command else command
     if path and shutil.which(path, path=environ.get("PATH")) is None:
@@ -287,12 +288,18 @@ def _function_faults(functions: Any, around: Surroundings) -> Iterator[Fault]:
     """Functions that are to be tools: each has to load, to be one a model can call, and to have a name of its own."""
     named = [name for name in functions if isinstance(name, str)] if isinstance(functions, list) else []
     tools: dict[str, str] = {}
+    broken: set[str] = set()
     for number, name in enumerate(named):
         first = tools.setdefault(name.partition(":")[2], name)
         if first != name or named.index(name) != number:
             yield (number,), f"{name!r} and {first!r} would be tools of the same name: rename one, or take it out"
         elif not around.no_plugins and ":" in name:
-            yield from _below((number,), _load(partial(_load_tool, name, around), name).faults)
+            faults = [
+                fault for fault in _load(partial(_load_tool, name, around), name).faults if fault[1] not in broken
+            ]
+            # A module that cannot be imported is one mistake, however many of its functions are named.
+            broken.update(words for _, words in faults)
+            yield from _below((number,), faults)
 
 
 def _load_tool(name: str, around: Surroundings) -> None:

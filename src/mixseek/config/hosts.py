@@ -1,7 +1,7 @@
 """Hosts as settings name them: in one spelling, whatever spelling a file uses."""
 
 import re
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 __all__ = ["domain", "host_and_port"]
 
@@ -29,11 +29,21 @@ def host_and_port(text: str) -> tuple[str, int | None]:
     bare = _address(text.strip())
     if bare is not None:
         return bare, None
+    if _is_network(text.strip()):
+        raise ValueError(f'{text!r} is a network: name each host of it, as "host" or "host:port"')
     named = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d{1,5}))?", text.strip())
     if named is None or (named[2] and not 1 <= int(named[2]) <= 65535):
         raise ValueError(f'{text!r} is no host: write "host" or "host:port"')
     host = _address(named[1].strip("[]")) or domain(named[1])
     return host, int(named[2]) if named[2] else None
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _address(text: str) -> str | None:

@@ -131,6 +131,7 @@ def toml_layer(kind: Kind, document: Mapping[str, Any], shown: str) -> Layer:
     places[()] = Place(shown, kind.key(()))
     if kind.table is None:
         return Layer("TOML", document, places)
+    _refuse_another_kind(kind, document, shown)
     table = document.get(kind.table, {})
     problems = list(_top_level_problems(kind, document, shown))
     values = {name: document[name] for name in kind.outside if name in document}
@@ -140,6 +141,17 @@ def toml_layer(kind: Kind, document: Mapping[str, Any], shown: str) -> Layer:
         problems += [_misplaced(kind, name, shown) for name in sorted(foreign & table.keys())]
         values |= {name: value for name, value in table.items() if name not in foreign}
     return Layer("TOML", values, places, tuple(problems))
+
+
+def _refuse_another_kind(kind: Kind, document: Mapping[str, Any], shown: str) -> None:
+    """A whole file of another kind is one mistake: somebody named the wrong file."""
+    if kind.table in document:
+        return
+    other = next((one for one in KINDS.values() if one is not kind and _main_table(one) in document), None)
+    if other is not None:
+        raise ConfigurationError(
+            Problem(f"is a file of kind {other.name!r}; here one of {kind.name!r} is needed", shown)
+        )
 
 
 def _top_level_problems(kind: Kind, document: Mapping[str, Any], shown: str) -> Iterable[Problem]:

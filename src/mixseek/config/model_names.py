@@ -162,9 +162,10 @@ def _is_judge(metric: Mapping[str, Any], custom: Mapping[str, Any], workspace: W
     kind = metric_type(name or "", given, instructed=bool(instruction), custom=custom)
     if kind in custom:
         return _has_instruction(lambda: _custom_class(custom[kind], workspace))
-    if kind in JUDGES or kind not in plugins.metrics:
+    if kind in JUDGES:
         return True
-    return _has_instruction(lambda: plugins.metrics.get(kind))
+    # A name that nobody knows is told as such; which model it would ask, if any, is not known.
+    return kind in plugins.metrics and _has_instruction(lambda: plugins.metrics.get(kind))
 
 
 def _has_instruction(load: Callable[[], type | None]) -> bool:

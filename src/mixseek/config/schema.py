@@ -472,7 +472,9 @@ class McpServerSettings(Settings):
 
     @classmethod
     def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
-        if ("command" in data) == ("url" in data):
+        if "command" in data and "url" in data:
+            yield (), 'has both "command" and "url": keep the one by which the server is reached'
+        elif "command" not in data and "url" not in data:
             yield (), 'needs either "command" or "url"'
         for path in _keys_written_down({name: data.get(name) for name in ("args", "env", "headers", "url")}):
             yield path, 'keys do not belong in a file: write "${NAME}" and set the variable NAME'

@@ -76,6 +76,14 @@ _OF_THE_ADAPTER: tuple[tuple[type[Exception], type[ModelError]], ...] = (
 )
 
 
+# What people can do about it, where a status says that they can.
+_ADVICE = {
+    401: " (is the key right?)",
+    403: " (may this key use the model?)",
+    404: " (is the name of the model right?)",
+}
+
+
 def fault_of(error: Exception, model: str) -> ModelError:
     """The fault as one of ours."""
     kind = _kind(error)
@@ -144,7 +152,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _words(error: Exception) -> str:
     if isinstance(error, theirs.ModelHTTPError):
-        text = f"HTTP {error.status_code}: {_said(error.body)}"
+        text = f"HTTP {error.status_code}: {_said(error.body)}{_ADVICE.get(error.status_code, '')}"
     else:
         # SDKs say "Connection error." where the transport says what happened.
         told = next((cause for cause in _causes(error) if isinstance(cause, httpx2.TransportError)), error)

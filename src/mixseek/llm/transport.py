@@ -197,7 +197,10 @@ def _translated(error: Exception) -> httpx2.TransportError:
         case aiohttp.ServerTimeoutError() | asyncio.TimeoutError():
             return httpx2.ReadTimeout(text)
         case aiohttp.ClientConnectorError():
-            return httpx2.ConnectError(text)
+            # asyncio's own words repeat the address in a form for programs.
+            number = error.os_error.errno
+            why = os.strerror(number) if number and number > 0 else error.os_error.strerror or text
+            return httpx2.ConnectError(f"cannot connect to {error.host}:{error.port}: {why}")
         case aiohttp.ClientPayloadError():
             return httpx2.RemoteProtocolError(text)
         case _:

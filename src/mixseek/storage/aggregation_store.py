@@ -6,7 +6,9 @@ Times go in and come out as UTC, JSON columns as values.
 """
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -391,8 +393,15 @@ class AggregationStore:
 
 
 def _explained(error: Exception) -> str:
-    remedy = "; make the directory and its files writable for this user, or name another workspace"
-    return f"{error}{remedy}" if isinstance(error, PermissionError) else str(error)
+    words = str(error)
+    if isinstance(error, PermissionError):
+        return f"{words}; make the directory and its files writable for this user, or name another workspace"
+    if any(said in words for said in _NO_ROOM):
+        return f"{words}; make room on the disk, or name another workspace"
+    return words
+
+
+_NO_ROOM = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 def _may_pass(error: Exception) -> bool:

@@ -138,6 +138,9 @@ _IN_WORDS = (MixSeekError, ModelRetry, ToolFailed, ToolFailedError, ToolRetryErr
 
 
 def _words(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        faults = error.errors(include_url=False, include_input=False)
+        return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in faults)
     return str(error) if isinstance(error, _IN_WORDS) else f"{type(error).__name__}: {error}".rstrip(": ")
 
 
