@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from enum import StrEnum
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from mixseek.errors import ConfigurationError, MixSeekError, OutputError
+from mixseek.hidden import hidden_places
 
 __all__ = [
     "EXIT_INTERRUPTED",
@@ -42,8 +43,7 @@ EXIT_INTERRUPTED = 130
 # What a shell tells of a program that writes to a pipe nobody reads any more.
 EXIT_NO_READER = 141
 
-# Codes that move the cursor, colour, ring or turn the direction of writing, and halves of characters.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_BREAKS = re.compile(r"[\t\r\n]")
 
 
 class Format(StrEnum):
@@ -83,7 +83,18 @@ def clean(text: str) -> str:
     >>> clean("a\\x1b[31mb\\nc")
     'a\\\\x1b[31mb\\\\nc'
     """
-    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    return _escaped(text, lambda letter: letter.encode("unicode_escape").decode("ascii"))
+
+
+def _escaped(text: str, escape: Callable[[str], str]) -> str:
+    """With all that would steer a terminal, or that nobody would see, in letters."""
+    if text.isascii() and text.isprintable():
+        return text
+    parts, done = [], 0
+    for place in sorted({*hidden_places(text), *(found.start() for found in _BREAKS.finditer(text))}):
+        parts += [text[done:place], escape(text[place])]
+        done = place + 1
+    return "".join([*parts, text[done:]])
 
 
 def clean_text(text: str) -> str:
@@ -115,7 +126,7 @@ def print_json(value: Any) -> None:
     """A JSON document on standard output."""
     text = json.dumps(value, ensure_ascii=not writes_all(sys.stdout), indent=2, default=str)
     # What is left to escape stands inside strings, where JSON has one way of writing it.
-    _write("\n".join(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n")))
+    _write("\n".join(_escaped(line, lambda letter: json.dumps(letter)[1:-1]) for line in text.split("\n")))
 
 
 def rounded(value: Any) -> Any:

@@ -16,11 +16,12 @@ import re
 import secrets
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Literal
 
+from mixseek.hidden import hidden_places, is_hidden
 from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["Forgery", "fenced", "forgeries", "neutralised", "new_nonce", "read_leniently"]
@@ -53,7 +54,7 @@ def neutralised(text: str) -> str:
     >>> neutralised("[INST] ＜/data＞ 良\u200bい <b>答え</b>")
     '‹U+005B›INST] ‹U+FF1C›/data＞ 良‹U+200B›い <b>答え</b>'
     """
-    if hidden := set(_hidden_places(text)):
+    if hidden := set(hidden_places(text)):
         text = _marked(text, hidden | _token_places(text))
     return _marked(text, _token_places(text))
 
@@ -62,7 +63,7 @@ def forgeries(text: str) -> list[Forgery]:
     """What of ``text`` :func:`neutralised` would mark, by kind."""
     reading, _ = _lenient_reading(text)
     found = [kind for kind, patterns in _TOKENS.items() if any(pattern.search(reading) for pattern in patterns)]
-    return [*found, "hidden_characters"] if next(_hidden_places(text), None) is not None else found
+    return [*found, "hidden_characters"] if next(hidden_places(text), None) is not None else found
 
 
 def read_leniently(text: str) -> str:
@@ -82,59 +83,6 @@ def _marked(text: str, places: set[int]) -> str:
         parts += [text[done:place], f"‹U+{ord(text[place]):04X}›" if count < _MOST_MARKS else "�"]
         done = place + 1
     return "".join([*parts, text[done:]])
-
-
-# --- what nobody sees ------------------------------------------------------------------------------------------------
-
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-    "|\r(?!\n)"
-)
-_JOINERS = {"\u200c", "\u200d"}
-_VARIANTS = [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE0110)]
-_AT_TIMES_NEEDED = frozenset({*_JOINERS, *map(chr, _VARIANTS)})
-_PICTURES = {"So", "Sk", "Sm"}
-_BEFORE_EMOJI_STYLE = {*_PICTURES, "Nd", "Po", "Pd", "Ll"}
-_LETTERS_THAT_JOIN = re.compile("[\u0600-\u0dff\u0f00-\u109f\u1780-\u17d3\u1820-\u18aa\ua840-\uabff]")
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_FLAGS = re.compile(
-    "\U0001f3f4\U000e0067\U000e0062(?:eng|sct|wls)\U000e007f".translate(
-        {ord(letter): 0xE0000 + ord(letter) for letter in "engsctwl"}
-    )
-)
-
-
-def _hidden_places(text: str) -> Iterator[int]:
-    if text.isascii() and text.isprintable():
-        return
-    flags = {place for flag in _FLAGS.finditer(text) for place in range(*flag.span())}
-    for found in _HIDDEN.finditer(text):
-        place = found.start()
-        if place not in flags and not (found[0] in _AT_TIMES_NEEDED and _belongs(text, place)):
-            yield place
-
-
-def _belongs(text: str, place: int) -> bool:
-    """Whether writing needs this hidden character: in emoji, in scripts whose letters join, in variants of kanji."""
-    before, hidden, after = text[max(place - 1, 0) : place], text[place], text[place + 1 : place + 2]
-    if not before:
-        return False
-    if hidden in _JOINERS:
-        pictures = (before == "\ufe0f" or unicodedata.category(before) in _PICTURES) and _is_picture(after)
-        return pictures or _LETTERS_THAT_JOIN.match(before) is not None
-    if hidden in "\ufe0e\ufe0f":
-        return unicodedata.category(before) in _BEFORE_EMOJI_STYLE and (before in "©®ℹ" or not before.islower())
-    if "\ufe00" <= hidden <= "\ufe02":
-        return _HAN.match(before) is not None or unicodedata.category(before) == "Sm"
-    if "\U000e0100" <= hidden <= "\U000e010f":
-        return _HAN.match(before) is not None
-    return "\u180b" <= hidden <= "\u180f" and "\u1820" <= before <= "\u18aa"
-
-
-def _is_picture(char: str) -> bool:
-    return bool(char) and unicodedata.category(char) in _PICTURES
 
 
 # --- what could be taken for a delimiter or a turn -------------------------------------------------------------------
@@ -291,7 +239,7 @@ def _folded(text: str, steps: list[_Places]) -> str:
 
 @lru_cache(maxsize=8192)
 def _fold(char: str) -> str:
-    if _HIDDEN.match(char):
+    if is_hidden(char):
         return "\n" if char in "\x0b\x0c\x85\u2028\u2029" else ""
     if char in _LOOK_ALIKES:
         return _LOOK_ALIKES[char]
