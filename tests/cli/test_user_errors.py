@@ -425,3 +425,13 @@ def _in_child(place: Place, arguments: tuple[str, ...]) -> tuple[int, str, str]:
         check=False,
     )
     return ran.returncode, ran.stdout, ran.stderr
+
+
+def test_what_the_page_of_troubles_quotes_is_what_people_see() -> None:
+    """The first column of its tables, in the words of the transcripts."""
+    page = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    seen = "\n".join(path.read_text(encoding="utf-8") for path in TRANSCRIPTS.glob("*.txt"))
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    quotes = [quote for row in rows for quote in re.findall(r"`([^`]+)`", row)]
+    assert len(quotes) >= 30
+    assert [quote for quote in quotes if quote not in seen] == []
