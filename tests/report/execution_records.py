@@ -1,5 +1,6 @@
 """Executions made by hand, for the page that tells of them."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import cycle
 
@@ -74,7 +75,7 @@ def make_round(number: int, score: float | None, *, team: str = "a", submission:
 
 
 def make_team(
-    team: str, scores: list[float | None], *, rank: int | None = 1, submission: str | None = None
+    team: str, scores: Sequence[float | None], *, rank: int | None = 1, submission: str | None = None
 ) -> TeamRecord:
     """A team with a round for each score."""
     rounds = tuple(make_round(n, score, team=team, submission=submission) for n, score in enumerate(scores, 1))

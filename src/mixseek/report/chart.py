@@ -7,6 +7,7 @@ played a second round there are no lines to draw, and the chart is one of bars.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, floor, isfinite, log10
 from unicodedata import east_asian_width
 
@@ -42,8 +43,7 @@ class Line:
     @property
     def steps(self) -> tuple[tuple[Point, Point, bool], ...]:
         """From point to point, and whether a round between them is missing."""
-        pairs = zip(self.points, self.points[1:], strict=False)
-        return tuple((a, b, b.round_number - a.round_number > 1) for a, b in pairs)
+        return tuple((a, b, b.round_number - a.round_number > 1) for a, b in pairwise(self.points))
 
 
 @dataclass(frozen=True)
