@@ -58,6 +58,8 @@ ATTACKS = {
     "handler on details": f"<details open ontoggle='{RUN}'><summary>x</summary></details>",
     "fence": f"```\"><script>{RUN}</script>\nx\n```\n</code></pre><script>{RUN}</script>",
     "table": f"| a | b |\n|:-\"onclick={RUN}|-|\n| <script>{RUN}</script> | </td></tr></table><script>{RUN}</script> |",
+    "code": f"`<script>{RUN}</script>` ``</code><script>{RUN}</script>``\n\n    <script>{RUN}</script>",
+    "description of an image": f"![<img src=x onerror={RUN}>](https://attacker.test/a.png)",
     "heading": f"# </h4><script>{RUN}</script>",
     "control codes": f"\x00\x01\x1b[31m<\x00script>{RUN}</script>\x7f\x85\u2028\u202e\u2066\ud800",
     "wide letters": f"＜script＞{RUN}＜/script＞ ‹script› \u02bascript",
