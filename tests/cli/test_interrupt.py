@@ -154,6 +154,19 @@ def test_as_json_an_interrupted_run_prints_the_summary_of_what_there_is(
     assert "Traceback" not in err
 
 
+def test_an_interrupted_run_has_its_report_too(server: ModelServerProcess, tmp_path: Path) -> None:
+    _second_round_hangs(server, tmp_path)
+    with _started(tmp_path, "--report-file", "told.html") as child:
+        _until(lambda: _asked(server, "leader-a", 2)() and _asked(server, "leader-b", 2)(), child)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=SAFETY_SECONDS)
+    assert child.returncode == 130, err
+    page = (tmp_path / "told.html").read_text(encoding="utf-8")
+    assert "This execution was interrupted; this is what was kept of it." in page
+    assert page.count("<b>Round 1</b>") == 2
+    assert '<h2>Answer</h2>\n<p class="meta">By ' in page
+
+
 def test_ctrl_c_before_any_round_is_finished_says_so(server: ModelServerProcess, tmp_path: Path) -> None:
     write_workspace(tmp_path, teams=1, base_url=server.base_url)
     server.fault("hang_in_body", model="leader-a")

@@ -112,11 +112,12 @@ def exec_(
         summary, progress = _play(settings, task, attachments, redactor, listeners)
     print_summary(summary, output_format, redactor, progress.scores)
     is_written = _write_answer(summary, answer_to, redactor)
+    has_begun = progress.execution_id is not None
+    is_told = page is None or not has_begun or page.save(summary.execution_id)
     if summary.interrupted:
         given = None if workspace is None else str(workspace)
-        tell_of_interruption(summary, has_begun=progress.execution_id is not None, workspace=given)
+        tell_of_interruption(summary, has_begun=has_begun, workspace=given)
         leave_interrupted()
-    is_told = page is None or page.save(summary.execution_id)
     raise typer.Exit(_exit_code(summary, is_written=is_written and is_told))
 
 
