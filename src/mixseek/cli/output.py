@@ -27,6 +27,8 @@ __all__ = [
     "asks_for_json",
     "clean",
     "clean_text",
+    "json_text",
+    "print_document",
     "print_error",
     "print_json",
     "print_line",
@@ -124,9 +126,14 @@ def warn(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """A JSON document on standard output."""
-    text = json.dumps(value, ensure_ascii=not writes_all(sys.stdout), indent=2, default=str)
+    _write(json_text(value, ascii_only=not writes_all(sys.stdout)))
+
+
+def json_text(value: Any, *, ascii_only: bool = False) -> str:
+    """A JSON document that steers no terminal."""
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=2, default=str)
     # What is left to escape stands inside strings, where JSON has one way of writing it.
-    _write("\n".join(_escaped(line, lambda letter: json.dumps(letter)[1:-1]) for line in text.split("\n")))
+    return "\n".join(_escaped(line, lambda letter: json.dumps(letter)[1:-1]) for line in text.split("\n"))
 
 
 def rounded(value: Any) -> Any:
@@ -147,12 +154,17 @@ def rounded(value: Any) -> Any:
     return value
 
 
-def _echo(text: str, *, err: bool = False) -> None:
+def print_document(text: str) -> None:
+    """A document on standard output: harmless in a terminal, as it is for whatever else reads it."""
+    _echo(clean_text(text) if sys.stdout.isatty() else text, end="")
+
+
+def _echo(text: str, *, err: bool = False, end: str = "\n") -> None:
     """What a terminal of another encoding cannot show is written as an escape: an answer is not lost for a letter."""
     stream = sys.stderr if err else sys.stdout
     if not writes_all(stream):
         text = text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
-    _write(text, err=err)
+    _write(text, err=err, end=end)
 
 
 def writes_all(stream: TextIO | None) -> bool:
@@ -160,10 +172,10 @@ def writes_all(stream: TextIO | None) -> bool:
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("_", "-").startswith("utf")
 
 
-def _write(text: str, *, err: bool = False) -> None:
-    """One text with a line break; a stream that takes no more ends the command, unless it only carried progress."""
+def _write(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """One text, as a rule with a line break; a stream that takes no more ends the command, unless it only carried progress."""
     try:
-        typer.echo(text, err=err)
+        typer.echo(text + end, err=err, nl=False)
     except OSError as error:
         _let_go(sys.stderr if err else sys.stdout)
         if err:

@@ -45,6 +45,7 @@ from mixseek.storage.tables import (
     ROUND_STATUS,
     Row,
     Table,
+    transaction,
 )
 from mixseek.storage.values import finite, integer, json_text, moment, one_of, text
 from mixseek.workspace import Workspace
@@ -260,6 +261,23 @@ class AggregationStore:
         reason = _optional(text, "exit_reason", exit_reason)
 
         await self._change(lambda connection: _mark_final(connection, key, reason))
+
+    async def delete_execution(self, execution_id: str, attachments: Path) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Remove an execution from every table, and the files in ``attachments`` that no other execution names.
+
+        Gives how many rows each table had, and the names of the files.
+        """
+        deleted: dict[str, int] = {}
+        unused: list[str] = []
+
+        def work(connection: Connection) -> None:
+            deleted.update(_delete(connection, execution_id, unused))
+            # While the database is held: whoever uses such a file again writes its row first, then the file.
+            for name in unused:
+                _remove(attachments / name)
+
+        await self._change(work)
+        return deleted, tuple(unused)
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
@@ -527,6 +545,34 @@ def _mark_final(connection: Connection, key: Mapping[str, Any], exit_reason: str
     )
 
 
+def _delete(connection: Connection, execution_id: str, unused: list[str]) -> dict[str, int]:
+    """Delete the rows of an execution in one transaction; ``unused`` gets the attachments that only it had."""
+    with transaction(connection):
+        found = connection.execute(_ATTACHED_HERE_ALONE, [execution_id, execution_id]).fetchall()
+        unused[:] = [str(sha256) for (sha256,) in found]
+        return {table: _delete_from(connection, table, execution_id) for table in _tables_of_executions(connection)}
+
+
+def _delete_from(connection: Connection, table: str, execution_id: str) -> int:
+    counted = connection.execute(f"DELETE FROM {table} WHERE execution_id = ?", [execution_id]).fetchone()  # noqa: S608 our own names
+    return int(counted[0]) if counted else 0
+
+
+def _tables_of_executions(connection: Connection) -> list[str]:
+    """Our tables that are there, also those in which a migration keeps what it set aside."""
+    there = {str(name) for (name,) in connection.execute(_TABLES).fetchall()}
+    ours = [LEADER_BOARD, ROUND_STATUS, ROUND_HISTORY, MODEL_USAGE, ATTACHMENTS, EXECUTION_SUMMARY]
+    names = [table.name for table in ours]
+    return [name for name in (*names, *(f"{name}_before_v1" for name in names)) if name in there]
+
+
+def _remove(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("the attachment %s could not be removed: %s", file, error.strerror)
+
+
 # --- values on their way out ------------------------------------------------------------------------------------------
 
 
@@ -580,3 +626,7 @@ _MARK_FINAL = """
     UPDATE leader_board SET final_submission = (round_number = ?),
         exit_reason = CASE WHEN round_number = ? THEN ? END, updated_at = ?
     WHERE execution_id = ? AND team_id = ? AND (final_submission OR round_number = ?)"""
+_ATTACHED_HERE_ALONE = """
+    SELECT DISTINCT sha256 FROM attachments WHERE execution_id = ?
+    AND sha256 NOT IN (SELECT sha256 FROM attachments WHERE execution_id <> ?) ORDER BY sha256"""
+_TABLES = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'"

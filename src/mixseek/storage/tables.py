@@ -6,7 +6,8 @@ keys, updating what is there and inserting the rest. A whole batch takes one sta
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "ROUND_STATUS",
     "Row",
     "Table",
+    "transaction",
     "upsert",
 ]
 
@@ -187,10 +189,17 @@ def _by_table(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def _in_transaction(connection: duckdb.DuckDBPyConnection, groups: list[list[Row]], write: Any) -> None:
-    connection.begin()
-    try:
+    with transaction(connection):
         for group in groups:
             write(connection, group)
+
+
+@contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """All that is done inside, or none of it."""
+    connection.begin()
+    try:
+        yield
         connection.commit()
     except BaseException:
         _undo(connection)

@@ -1,0 +1,222 @@
+"""``mixseek show``: one execution, for reading in a terminal."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
+from rich.cells import cell_len, set_cell_size
+
+from mixseek.cli.board import print_board
+from mixseek.cli.chart import in_ascii, score_chart
+from mixseek.cli.output import (
+    Format,
+    FormatOption,
+    WorkspaceOption,
+    print_json,
+    print_line,
+    print_text,
+    use_format,
+    writes_all,
+)
+from mixseek.cli.stored import IdArgument, as_json, duration, money, open_place, score_text, state, tokens, when
+from mixseek.cli.tables import Column, print_table, terminal_width
+from mixseek.errors import ConfigurationError
+from mixseek.report.reading import LAST
+from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
+from mixseek.report.summing import by_team_role_and_model
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_BILL = (
+    Column("Team", elastic=True),
+    Column("Role"),
+    Column("Model", elastic=True),
+    Column("Calls", right=True),
+    Column("In", right=True),
+    Column("Out", right=True),
+    Column("USD", right=True),
+)
+
+
+@app.command("show")
+def show(
+    execution: IdArgument = LAST,
+    team: Annotated[str | None, typer.Option("--team", metavar="ID", help="The rounds and bill of one team.")] = None,
+    rounds: Annotated[
+        bool, typer.Option("--rounds", help="Every submission, comment, judgment and member call in full.")
+    ] = False,
+    output: FormatOption = Format.TEXT,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Show one execution: its answer, leader board, rounds and bill.
+
+    Without an id it is the last one that was started. -f json has everything, --rounds or not.
+
+    \b
+    Examples:
+      mixseek show
+      mixseek show 3f2a --rounds --team alpha
+      mixseek show last -f json
+    """
+    use_format(output)
+    record = open_place(workspace).load(execution)
+    chosen = _only(record, team) if team else record
+    if output is Format.JSON:
+        print_json(as_json(chosen))
+        return
+    _print_head(record)
+    print_board(record)
+    _print_scores(chosen)
+    _print_rounds(chosen, in_full=rounds)
+    _print_bill(chosen)
+    _print_answer(record)
+
+
+def _only(record: ExecutionRecord, wanted: str) -> ExecutionRecord:
+    """The record with this team alone, by its id or its name."""
+    teams = tuple(team for team in record.teams if wanted in (team.team_id, team.team_name))
+    if not teams:
+        known = ", ".join(repr(team.team_id) for team in record.teams) or "none"
+        raise ConfigurationError(f"no team {wanted!r} took part; there are: {known}")
+    ids = {team.team_id for team in teams}
+    return record.model_copy(
+        update={"teams": teams, "bill": tuple(line for line in record.bill if line.team_id in ids)}
+    )
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _print_head(record: ExecutionRecord) -> None:
+    print_line(f"Execution {record.execution_id}")
+    usage = record.usage
+    cost = "cost not known" if record.cost_usd is None else f"{money(record.cost_usd)} USD"
+    print_line(f"{state(record)}, started {when(record.started_at)}, {duration(record.seconds)}")
+    print_line(
+        f"{tokens(usage.requests)} model calls, {tokens(usage.input_tokens)} tokens in,"
+        f" {tokens(usage.output_tokens)} out, {cost}"
+    )
+    for one in record.attachments:
+        print_line(f"attached: {one.name} ({one.media_type}, {tokens(one.size)} bytes)")
+    print_line()
+    print_line("Task")
+    _print_indented(record.user_prompt)
+    print_line()
+
+
+def _print_scores(record: ExecutionRecord) -> None:
+    lines = score_chart(((team.team_name, _scores(team)) for team in record.teams), width=terminal_width())
+    if not lines:
+        return
+    print_line("Scores by round")
+    for line in lines:
+        print_line(line if writes_all(sys.stdout) else in_ascii(line))
+    print_line()
+
+
+def _scores(team: TeamRecord) -> list[float | None]:
+    """One for each round from the first on, played or not."""
+    known = {one.round_number: one.score for one in team.rounds}
+    return [known.get(number) for number in range(1, max(known, default=0) + 1)]
+
+
+def _print_rounds(record: ExecutionRecord, *, in_full: bool) -> None:
+    for team in record.teams:
+        if team.error:
+            print_line(f"{team.team_name} failed: {team.error}")
+        for one in team.rounds:
+            best = ", its best" if one.round_number == team.best_round else ""
+            print_line(f"{team.team_name}, round {one.round_number}: {_outcome(one)}{best}")
+            for line in _round_lines(one):
+                print_line(f"  {line if in_full else _short(line)}")
+            if in_full:
+                _print_work(one)
+        if team.error or team.rounds:
+            print_line()
+
+
+def _outcome(one: RoundRecord) -> str:
+    took = f" ({duration(one.seconds)})" if one.seconds is not None else ""
+    return f"{score_text(one.score) if one.score is not None else 'no score'}{took}"
+
+
+def _round_lines(one: RoundRecord) -> Iterator[str]:
+    if one.failure:
+        yield one.failure
+    for metric in one.metrics:
+        yield " ".join(f"{metric.metric_name} {score_text(metric.score)} {metric.evaluator_comment}".split())
+    if one.flags:
+        yield f"flags: {', '.join(one.flags)}"
+    if one.judgment:
+        verdict = "go on" if one.judgment.should_continue else "stop"
+        yield f"judgment: {verdict}, {' '.join(one.judgment.reasoning.split())}"
+    failed = [
+        f"member {call.agent_name} failed: {call.error_message}" for call in one.members if call.status == "ERROR"
+    ]
+    yield from failed
+
+
+def _print_work(one: RoundRecord) -> None:
+    for call in one.members:
+        _print_member(call)
+    if one.submission is not None:
+        print_line("  submission")
+        _print_indented(one.submission, by=4)
+    print_line()
+
+
+def _print_member(call: MemberCall) -> None:
+    print_line(f"  member {call.agent_name}, {duration(call.seconds)}")
+    if call.task is not None:
+        _print_indented(call.task, by=4)
+        print_line("    ->")
+    _print_indented(call.error_message or "" if call.status == "ERROR" else call.content, by=4)
+
+
+def _print_bill(record: ExecutionRecord) -> None:
+    if not record.bill:
+        return
+    names = {team.team_id: team.team_name for team in record.teams}
+    print_line("Bill")
+    rows = [
+        [
+            names.get(line.team_id, line.team_id),
+            line.role,
+            line.model,
+            tokens(line.requests),
+            tokens(line.input_tokens),
+            tokens(line.output_tokens),
+            money(line.cost_usd),
+        ]
+        for line in by_team_role_and_model(record.bill)
+    ]
+    print_table(_BILL, rows)
+    print_line()
+
+
+def _print_answer(record: ExecutionRecord) -> None:
+    best = record.best
+    if best is None or best.final is None or best.final.submission is None:
+        print_line("No team has a result.")
+        return
+    print_line(f"Best answer: {best.team_name} ({best.team_id}), round {best.final.round_number}")
+    print_line()
+    print_text(best.final.submission)
+
+
+def _print_indented(text: str, *, by: int = 2) -> None:
+    print_text("\n".join(f"{'':{by}}{line}".rstrip() for line in _lines_of(text)))
+
+
+def _lines_of(text: str) -> Iterable[str]:
+    return text.replace("\r\n", "\n").split("\n")
+
+
+def _short(line: str) -> str:
+    """As much of a line as one line of the terminal holds."""
+    mark = "…" if writes_all(sys.stdout) else "..."
+    room = terminal_width() - 3
+    return line if cell_len(line) <= room else f"{set_cell_size(line, room - len(mark)).rstrip()}{mark}"
