@@ -173,7 +173,7 @@ def writes_all(stream: TextIO | None) -> bool:
 
 
 def _write(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """One text, as a rule with a line break; a stream that takes no more ends the command, unless it only carried progress."""
+    """One text and its end; a stream that takes no more ends the command, unless it only carried progress."""
     try:
         typer.echo(text + end, err=err, nl=False)
     except OSError as error:
