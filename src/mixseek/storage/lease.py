@@ -243,17 +243,24 @@ class Worker:
         return True
 
     def _lease(self, job: Job) -> None:
-        looks = isinstance(job, Look)
-        connection = open_as_it_is(self.path) if looks else open_database(self.path)
+        if isinstance(job, Look):
+            self._look(job)
+            return
+        connection = open_database(self.path)
         try:
             self._sound = True
-            if looks:
-                # Alone: on this connection nobody else could write.
-                self._work_off(connection, [job])
-            else:
-                self._work(connection, job)
+            self._work(connection, job)
         finally:
             _let_go(connection, self.path)
+
+    def _look(self, job: Look) -> None:
+        """One read on a connection of its own, on which nobody could write; the file is free when the caller hears."""
+        connection = open_as_it_is(self.path)
+        try:
+            value = job.work(connection)
+        finally:
+            _let_go(connection, self.path)
+        job.succeed(value)
 
     def _work(self, connection: Connection, first: Job) -> None:
         began = time.monotonic()
