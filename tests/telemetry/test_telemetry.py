@@ -305,6 +305,17 @@ def test_a_receiver_that_hangs_does_not_hold_the_command(
     assert "not all spans could be sent within 5 s" in capsys.readouterr().err
 
 
+def test_calls_outside_of_a_run_are_told_as_well(
+    tmp_path: Path, receiver: _Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.base_url)
+    write_workspace(tmp_path, teams=1)
+    with scripted(), pytest.raises(SystemExit) as ended:
+        main(["attack", "-c", "configs/evaluator.toml", "-w", str(tmp_path), "--limit", "1", "--no-log-file", "--otel"])
+    assert ended.value.code == 0
+    assert receiver.named("chat judge")[0].attributes["gen_ai.usage.output_tokens"] > 0
+
+
 def test_a_protocol_we_do_not_speak_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

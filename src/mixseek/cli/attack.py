@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mixseek.cli.logs import LogOptions, start_logging, takes_log_options
+from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import EvaluatorSettings, PriceSettings, PromptBuilderSettings, ProvidersSettings
@@ -16,6 +17,7 @@ from mixseek.errors import ConfigurationError, Problem
 from mixseek.redaction import Redactor
 
 if TYPE_CHECKING:
+    from mixseek.attacks import Attack
     from mixseek.attacks.trial import CategoryShift, Trial, TrialReport
 
 __all__ = ["app"]
@@ -61,17 +63,21 @@ def attack(
     from mixseek.attacks import load_attacks
 
     attacks = load_attacks(category or (), limit)
-    trial = _trial(manager, config)
+    with watching(logs, manager.environ):
+        report = _run(_trial(manager, config), attacks)
+    _print(report, output)
+    raise typer.Exit(_exit_code(report))
+
+
+def _run(trial: "Trial", attacks: Sequence["Attack"]) -> "TrialReport":
     warn(f"{len(attacks)} attacks, {trial.calls(attacks)} model calls: {', '.join(trial.judges)}")
     try:
         # What metrics of others print must not end up in the result.
         with contextlib.redirect_stdout(sys.stderr):
-            report = asyncio.run(trial.run(attacks))
+            return asyncio.run(trial.run(attacks))
     except KeyboardInterrupt:
         warn("interrupted")
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _print(report, output)
-    raise typer.Exit(_exit_code(report))
 
 
 def _trial(manager: ConfigurationManager, config: Path) -> "Trial":
