@@ -25,7 +25,7 @@ from markupsafe import Markup
 from mixseek import __version__
 from mixseek.errors import StorageError
 from mixseek.records import ModelUsage
-from mixseek.report.chart import chart_of, finite_score, shorten, show_score
+from mixseek.report.chart import chart_of, shorten, show_score
 from mixseek.report.markdown import MarkdownRenderer, plain, readable
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
@@ -106,10 +106,17 @@ def _environment() -> Environment:
         finalize=_finalize,
     )
     environment.filters.update(
-        clock=_clock, count=_count, finite=finite_score, json=_json, moment=_moment, score=show_score, usd=_usd
-    )
-    environment.filters.update(
-        played=_played, seconds=_seconds, shorten=shorten, verbatim=_verbatim, words=lambda text: text.replace("_", " ")
+        clock=_clock,
+        count=_count,
+        json=_json,
+        moment=_moment,
+        played=_played,
+        score=show_score,
+        seconds=_seconds,
+        shorten=shorten,
+        usd=_usd,
+        verbatim=_verbatim,
+        words=lambda text: text.replace("_", " "),
     )
     return environment
 
@@ -130,7 +137,7 @@ class _Prose:
 
     def __call__(self, text: str, text_format: str = "md") -> Markup:
         text = readable(_bounded(text))
-        shown = self._renderer.render(text) if text_format == "md" else f"<div class=code>{plain(text)}</div>"
+        shown = self._renderer.render(text) if text_format == "md" else plain(text)
         return Markup(f"<div class=prose dir=auto>{shown}</div>")  # noqa: S704 - escaped by the renderer
 
 
