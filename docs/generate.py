@@ -28,8 +28,20 @@ What `mixseek --help` and `mixseek COMMAND --help` say. This page is made from t
 
 Results go to standard output, progress and logs to standard error; with `-f json` standard output is one JSON document
 and nothing else, errors included. An id may be shortened as long as it is the only one that begins so, and `last` is
-the newest execution. Where a command does not say otherwise, its exit codes are 0, 2 for a mistake of yours (a file, an
-option, a key) and 130 for Ctrl-C.
+the newest execution. A task or an answer may be an argument, a file (`--prompt-file`), or what comes on standard input
+(`-`, or nothing where standard input is not a terminal); a text that begins with `@` is a text. Files that are named on
+the command line are looked for in the current directory, then in the workspace.
+
+| exit code | what it says |
+| --- | --- |
+| 0 | all went well |
+| 1 | there is a result, but something failed: a team, a score, the file of `--output` |
+| 2 | there is no result, or a mistake of yours (a file, an option, a key) kept the command from starting |
+| 130 | Ctrl-C |
+| 141 | whoever read standard output went away, as `head` does |
+
+Where a command means something else by 1, its help says so. An error is `{"error": {"type", "message", "problems"}}` as
+JSON. An error that is a bug of ours says so in one line, and where its details are kept.
 """
 _OPTIONS = re.compile(r"\| option \| allowed \| default \| \|\n(?:\|.*\n)+")
 

@@ -400,5 +400,7 @@ def test_a_dry_run_finds_what_only_making_the_members_tells(workspace: Path, ser
     )
     ran = _run(workspace, TASK, "--dry-run")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "member 'm': tool_settings.web_fetch.backend" in ran.stderr
+    assert (
+        "configs/agents/team-a.toml: team.members[0].tool_settings.web_fetch.backend: 'loopback:m' has no" in ran.stderr
+    )
     assert not (workspace / "mixseek.db").exists()

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from mixseek.cli.output import warn
 from mixseek.errors import ConfigurationError, OutputError, Problem
 
-__all__ = ["AnswerFile", "OutputOption", "answer_file", "writable_file"]
+__all__ = ["AnswerFile", "OutputOption", "answer_file", "writable_file", "write_answer"]
 
 OutputOption = Annotated[
     Path | None,
@@ -57,6 +58,22 @@ def writable_file(given: Path, option: str) -> Path:
         why = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(Problem(f"cannot be written: {why}", f"{option} {str(given)!r}")) from error
     return path
+
+
+def write_answer(answer: str | None, place: AnswerFile | None) -> bool:
+    """Whether the answer is where it was asked for; it is printed by now, so it is not lost."""
+    if place is None:
+        return True
+    if answer is None:
+        warn(f"mixseek: there is no answer: {place.shown} is left as it was")
+        return True
+    try:
+        place.write(answer)
+    except OutputError as error:
+        warn(f"mixseek: {error}")
+        return False
+    warn(f"the answer is in {place.shown}")
+    return True
 
 
 def _try(path: Path) -> None:

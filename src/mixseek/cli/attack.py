@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mixseek.cli.asking import judges_of
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager
-from mixseek.config.schema import EvaluatorSettings, PriceSettings, PromptBuilderSettings, ProvidersSettings
-from mixseek.errors import ConfigurationError, Problem
 from mixseek.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -84,22 +83,10 @@ def _trial(manager: ConfigurationManager, config: Path) -> "Trial":
     from mixseek.attacks.trial import Trial
     from mixseek.llm import ModelHub
 
-    evaluator, prompts, providers, prices = _settings(manager, config)
-    hub = ModelHub(providers, prices, environ=manager.environ, root=manager.workspace.root)
-    return Trial(evaluator, prompts, hub, manager.workspace)
-
-
-def _settings(
-    manager: ConfigurationManager, config: Path
-) -> tuple[EvaluatorSettings, PromptBuilderSettings, ProvidersSettings, dict[str, PriceSettings]]:
-    kind = manager.validate(config, complete=False).kind
-    if kind == "orchestrator":
-        run = manager.load_run_settings(config)
-        return run.evaluator, run.prompt_builder, run.providers, run.orchestrator.prices
-    if kind not in (None, "evaluator"):
-        raise ConfigurationError(Problem(f"is a {kind} file: give an evaluator or an orchestrator file", str(config)))
-    settings = manager.get_evaluator_settings(config)
-    return settings, manager.get_prompt_builder_settings(), manager.get_providers_settings(), {}
+    judges = judges_of(manager, config)
+    root = manager.workspace.root
+    hub = ModelHub(judges.providers, judges.orchestrator.prices, environ=manager.environ, root=root)
+    return Trial(judges.evaluator, judges.prompts, hub, manager.workspace)
 
 
 def _exit_code(report: "TrialReport") -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mixseek.cli.answer_file import AnswerFile, OutputOption, answer_file
+from mixseek.cli.answer_file import OutputOption, answer_file, write_answer
 from mixseek.cli.inputs import (
     AttachmentsOption,
     PromptArgument,
@@ -29,16 +29,14 @@ from mixseek.cli.output import (
     use_format,
     warn,
 )
-from mixseek.cli.plan import plan_of
+from mixseek.cli.plan import idle_settings, plan_of
 from mixseek.cli.progress import Progress
 from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
 from mixseek.cli.summary import print_summary, tell_of_interruption
 from mixseek.config.attachments import read_attachments
-from mixseek.config.checks import later_fields
 from mixseek.config.kinds import ORCHESTRATOR
-from mixseek.config.layers import show_path
 from mixseek.config.manager import ConfigurationManager, RunSettings, locate_workspace, redactor_of
-from mixseek.errors import OutputError, StorageError
+from mixseek.errors import StorageError
 from mixseek.events import Listener
 from mixseek.records import Attachment, ExecutionSummary
 from mixseek.redaction import Redactor
@@ -99,7 +97,8 @@ def exec_(
     attachments = read_attachments(files or (), place)
     answer_to = answer_file(output)
     page = report_file(place, report, report_to)
-    _warn_of_what_is_not_in_effect(settings)
+    for name in idle_settings(settings):
+        warn(f"mixseek: {name}: not yet in effect; the run is not held to it")
     if dry_run:
         if prompt is not None or prompt_file is not None:
             read_given(prompt, prompt_file, place)
@@ -111,7 +110,8 @@ def exec_(
     with watching(logs, manager.environ) as listeners:
         summary, progress = _play(settings, task, attachments, redactor, listeners)
     print_summary(summary, output_format, redactor, progress.scores)
-    is_written = _write_answer(summary, answer_to, redactor)
+    best = redactor.text(summary.team_results[0].submission_content) if summary.team_results else None
+    is_written = write_answer(best, answer_to)
     has_begun = progress.execution_id is not None
     is_told = page is None or not has_begun or page.save(summary.execution_id)
     if summary.interrupted:
@@ -127,15 +127,6 @@ _OPTIONS = {"orchestrator": {"timeout_per_team_seconds": "--timeout", "reference
 def _overrides(timeout: int | None, reference: str | None) -> dict[str, dict[str, int | str]]:
     given = {"timeout_per_team_seconds": timeout, "reference": reference}
     return {"orchestrator": {name: value for name, value in given.items() if value is not None}}
-
-
-def _warn_of_what_is_not_in_effect(settings: RunSettings) -> None:
-    """A limit that does not hold is worth a line every time: somebody counts on it."""
-    set_but_idle = [show_path(path) for path in later_fields(settings.orchestrator)]
-    for team in settings.teams:
-        set_but_idle += [f"team {team.team_id!r}: {show_path(path)}" for path in later_fields(team)]
-    for name in set_but_idle:
-        warn(f"mixseek: {name}: not yet in effect; the run is not held to it")
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -186,19 +177,3 @@ def _print_plan(settings: RunSettings, output: Format) -> None:
         return
     for line in plan.lines():
         print_line(line)
-
-
-def _write_answer(summary: ExecutionSummary, answer_to: AnswerFile | None, redactor: Redactor) -> bool:
-    """Whether the best answer is where it was asked for; it is printed and stored by now, so it is not lost."""
-    if answer_to is None:
-        return True
-    if not summary.team_results:
-        warn(f"mixseek: there is no answer: {answer_to.shown} is left as it was")
-        return True
-    try:
-        answer_to.write(redactor.text(summary.team_results[0].submission_content))
-    except OutputError as error:
-        warn(f"mixseek: {error}")
-        return False
-    warn(f"the best answer is in {answer_to.shown}")
-    return True

@@ -19,6 +19,8 @@ __all__ = [
     "PromptArgument",
     "PromptFileOption",
     "ReferenceOption",
+    "checked_text",
+    "existing_file",
     "find_config",
     "read_given",
     "reference_text",
@@ -51,15 +53,16 @@ def read_given(
     if text is not None and file is not None:
         raise ConfigurationError(f"the {what} is given twice: as an argument and with {option}")
     if file is not None:
-        given = _without_last_breaks(read_text(_existing(file, option, workspace), f"{option} {str(file)!r}"))
+        given = _without_last_breaks(read_text(existing_file(file, option, workspace), f"{option} {str(file)!r}"))
     elif text is None or text == "-":
         given = _from_standard_input(what, option)
     else:
         given = text
-    return _checked(given, what)
+    return checked_text(given, what)
 
 
-def _existing(file: Path, option: str, workspace: Workspace) -> Path:
+def existing_file(file: Path, option: str, workspace: Workspace) -> Path:
+    """A file that is named on the command line, in the current directory or in the workspace."""
     try:
         found = workspace.find(file)
     except (OSError, RuntimeError, ValueError) as error:
@@ -87,7 +90,8 @@ def _without_last_breaks(text: str) -> str:
     return text.rstrip("\r\n")
 
 
-def _checked(text: str, what: str) -> str:
+def checked_text(text: str, what: str) -> str:
+    """A text that says something and can be sent."""
     if not text.strip():
         raise ConfigurationError(f"the {what} is empty: say what it is")
     try:
@@ -110,8 +114,8 @@ def reference_text(given: str | None, workspace: Workspace) -> str | None:
     if found is not None and is_there:
         given = read_text(found, f"--reference {given!r}")
     elif _LIKE_A_PATH.fullmatch(given):
-        _existing(path, "--reference", workspace)
-    return _checked(given, "reference answer")
+        existing_file(path, "--reference", workspace)
+    return checked_text(given, "reference answer")
 
 
 def find_config(given: Path | None, workspace: Workspace, default: str, remedy: str) -> Path:

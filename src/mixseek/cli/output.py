@@ -30,6 +30,7 @@ __all__ = [
     "json_text",
     "print_document",
     "print_error",
+    "print_interrupted",
     "print_json",
     "print_line",
     "print_text",
@@ -219,6 +220,14 @@ def print_usage_error(error: typer.TyperException) -> None:
 def _message(error: typer.TyperException) -> str:
     words = getattr(error, "format_message", None)
     return str(words() if words else error)
+
+
+def print_interrupted(told: str) -> None:
+    """That a command was ended from outside before it had a result."""
+    if _format.get() is Format.JSON:
+        print_json({"error": {"type": "Interrupted", "message": told, "problems": []}})
+    else:
+        warn(told)
 
 
 def print_unexpected(told: str, kind: str) -> None:

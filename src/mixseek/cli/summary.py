@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
+from mixseek.cli.asking import bill_words, cost_words
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, print_json, print_line, print_text, rounded, warn, writes_all
 from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
@@ -53,7 +54,8 @@ def _lines(summary: ExecutionSummary, scores: Scores) -> list[str]:
     if summary.failed_teams_info:
         lines += ["", "Failed or interrupted" if summary.interrupted else "Failed"]
         lines += [f"  {_named(one.team_name, one.team_id)}: {one.error_message}" for one in summary.failed_teams_info]
-    lines += ["", *_bill(summary.bill), _usage(summary), f"Execution {summary.execution_id}", ""]
+    took = bill_words(summary.usage, summary.cost_usd, summary.total_execution_time_seconds)
+    lines += ["", *_bill(summary.bill), took, f"Execution {summary.execution_id}", ""]
     return lines
 
 
@@ -90,23 +92,12 @@ def _bill(bill: Sequence[ModelUsage]) -> list[str]:
         tokens = sum(line.input_tokens for line in of_it), sum(line.output_tokens for line in of_it)
         costs = [line.cost_usd for line in of_it]
         cost = None if None in costs else sum(cost for cost in costs if cost is not None)
-        lines.append(f"  {model}: {_calls(calls)}, {tokens[0]} tokens in, {tokens[1]} out, {_cost(cost)}")
+        lines.append(f"  {model}: {_calls(calls)}, {tokens[0]} tokens in, {tokens[1]} out, {cost_words(cost)}")
     return lines
-
-
-def _usage(summary: ExecutionSummary) -> str:
-    usage = summary.usage
-    tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    seconds = f"{summary.total_execution_time_seconds:.1f} s"
-    return f"{usage.requests} model calls, {tokens}, {_cost(summary.cost_usd)}, {seconds}"
 
 
 def _calls(count: int) -> str:
     return f"{count} call{'s' * (count != 1)}"
-
-
-def _cost(cost: float | None) -> str:
-    return "cost not known" if cost is None else f"{cost:.4f} USD"
 
 
 def _named(team_name: str, team_id: str) -> str:

@@ -73,6 +73,7 @@ __all__ = [
     "is_explicit",
     "load_orchestrator_settings",
     "locate_workspace",
+    "problems_within",
     "read_prompt_builder_settings",
     "read_team_settings",
     "redactor_of",
@@ -99,6 +100,8 @@ class RunSettings:
     workspace: Workspace
     reference: str | None = None
     """The text of the reference answer, wherever it was found."""
+    is_scored: bool = True
+    """Whether the evaluator is asked; if not, the teams' last submissions are their results."""
 
     @property
     def all(self) -> tuple[BaseModel, ...]:
@@ -236,16 +239,17 @@ class ConfigurationManager:
         assert run is not None  # noqa: S101  # what keeps a part from being made is a problem
         return run
 
-    def assemble(self, limits: Table) -> RunSettings:
+    def assemble(self, limits: Table, *, is_scored: bool = True) -> RunSettings:
         """The run of the settings that are given in Python, checked as files are, keys included.
 
-        ``limits`` are the other settings of the orchestrator file.
+        ``limits`` are the other settings of the orchestrator file. A run that is not scored needs nothing of the
+        evaluator.
         """
         findings = _Findings(for_a_run=True)
         teams = [self._team_file(number, team, findings) for number, team in enumerate(self._given.teams)]
         document = {**limits, "teams": teams}
         main = self._make_given(ORCHESTRATOR, OrchestratorSettings, document, "arguments", findings)
-        run = self._read_parts(main, findings)
+        run = self._read_parts(main, findings, is_scored=is_scored)
         findings.raise_problems()
         assert run is not None  # noqa: S101  # what keeps a part from being made is a problem
         return run
@@ -268,9 +272,63 @@ class ConfigurationManager:
         """The member a file describes."""
         return self._load(MEMBER, MemberAgentConfig, self._existing(path))
 
-    def get_evaluator_settings(self, path: Path | str | None = None) -> EvaluatorSettings:
-        """How submissions are scored: by the file, by ``configs/evaluator.toml``, or by the defaults."""
-        return self._load(EVALUATOR, EvaluatorSettings, self._named(path))
+    def get_evaluator_settings(self, path: Path | str | None = None, *, for_a_run: bool = False) -> EvaluatorSettings:
+        """How submissions are scored: by the file, by ``configs/evaluator.toml``, or by the defaults.
+
+        ``for_a_run``: calls follow, so the keys of all models have to be there.
+        """
+        return self._load(EVALUATOR, EvaluatorSettings, self._named(path), for_a_run=for_a_run)
+
+    def load_one_member(self, path: Path | str, name: str | None = None) -> MemberAgentConfig:
+        """A member that is to be asked now, keys included: of a member file, or by its name of a team file."""
+        file, kind, findings = self._existing(path), self.kind_of(path), _Findings()
+        if kind is TEAM:
+            team = self._read(TEAM, TeamSettings, file, findings)
+            findings.raise_problems()
+            number = _number_of(name, team.values.get("members", []), self._shown(file))
+            return self._member(team.values["members"][number], team.place(("members", number)))
+        if kind is not MEMBER:
+            raise ConfigurationError(Problem(f"is {kind.words}: give a member or a team file", self._shown(file)))
+        member = self._read(MEMBER, MemberAgentConfig, file, findings)
+        findings.raise_problems()
+        if name is not None and member.settings is not None and member.settings.name != name:
+            raise ConfigurationError(Problem(f"is the file of member {member.settings.name!r}", self._shown(file)))
+        return self._member(member.values, Place(self._shown(file), MEMBER.key(())))
+
+    def make_member(self, values: Table, shown: str) -> MemberAgentConfig:
+        """A member that has no file and is to be asked now, keys included; ``shown`` is how messages call it."""
+        return self._member(values, Place(shown))
+
+    def _member(self, values: Table, written: Place) -> MemberAgentConfig:
+        """What is written somewhere, with what the command line says above it."""
+        findings = _Findings(for_a_run=True)
+        merged = merge([self._command_line(MEMBER), Layer("TOML", values, {(): written})])
+
+        def place(path: KeyPath) -> Place:
+            return merged.place(_as_written(merged.values, path)) or written.inside(path)
+
+        settings = None
+        try:
+            settings = MemberAgentConfig.model_validate(dict(merged.values))
+            _remember(settings, merged.origins, written.file)
+        except ValidationError as error:
+            findings.problems += problems_of(error, MemberAgentConfig, place)
+        self._check(MemberAgentConfig, merged.values, place, findings)
+        self._check_variables(findings)
+        findings.raise_problems()
+        assert settings is not None  # noqa: S101  # without a problem there are settings
+        return settings
+
+    def own_prices_and_storage(self) -> OrchestratorSettings:
+        """``[prices]`` and ``[storage]`` of the workspace's own orchestrator file, for what is asked without one."""
+        file, findings = self.default_file(ORCHESTRATOR), _Findings()
+        document = self._document(file) if os.path.lexists(file) else {}
+        tables = {name: table for name, table in document.items() if name in ("prices", "storage")}
+        tables["orchestrator"] = {"teams": [{"config": "none"}]}
+        made = self._make(ORCHESTRATOR, OrchestratorSettings, tables, self._shown(file), findings)
+        findings.raise_problems()
+        assert made.settings is not None  # noqa: S101  # without a problem there are settings
+        return made.settings
 
     def get_judgment_settings(self, path: Path | str | None = None) -> JudgmentSettings:
         """How a stop is decided: by the file, by ``configs/judgment.toml``, or by the defaults."""
@@ -297,6 +355,11 @@ class ConfigurationManager:
         origins = (*_origins_at(settings, path), *_default_at(settings, path))
         winner, *overrode = origins or (Origin("default"),)
         return TraceInfo(show_path(path), value, winner.source, str(winner.place), tuple(overrode))
+
+    def kind_of(self, path: Path | str) -> Kind:
+        """The kind of a file, by what stands in it."""
+        file = self._existing(path)
+        return detect_kind(self._document(file), file, self._shown(file))
 
     def validate(self, path: Path | str, *, complete: bool = True) -> Report:
         """Look at one file of any kind and at all it refers to; ``complete``: a prompt that is missing is a problem."""
@@ -345,8 +408,8 @@ class ConfigurationManager:
 
     # --- one file ---------------------------------------------------------------------------------------------------
 
-    def _load(self, kind: Kind, model: type[S], file: Path | None) -> S:
-        findings = _Findings()
+    def _load(self, kind: Kind, model: type[S], file: Path | None, *, for_a_run: bool = False) -> S:
+        findings = _Findings(for_a_run=for_a_run)
         settings = self._read(kind, model, file, findings).settings
         self._check_variables(findings)
         findings.raise_problems()
@@ -529,10 +592,17 @@ class ConfigurationManager:
         return self._read_parts(self._read(ORCHESTRATOR, OrchestratorSettings, file, findings), findings)
 
     def _read_parts(
-        self, main: _Reading[OrchestratorSettings], findings: _Findings, reference: str | None = None
+        self,
+        main: _Reading[OrchestratorSettings],
+        findings: _Findings,
+        reference: str | None = None,
+        *,
+        is_scored: bool = True,
     ) -> RunSettings | None:
         teams = self._read_teams(main, findings)
-        evaluator = self._read_named(EVALUATOR, EvaluatorSettings, main, findings)
+        evaluator: EvaluatorSettings | None = EvaluatorSettings()
+        if is_scored:
+            evaluator = self._read_named(EVALUATOR, EvaluatorSettings, main, findings)
         judgment = self._read_named(JUDGMENT, JudgmentSettings, main, findings)
         prompt_builder = self._read_named(PROMPT_BUILDER, PromptBuilderSettings, main, findings)
         providers = self._read(PROVIDERS, ProvidersSettings, None, findings).settings
@@ -542,10 +612,10 @@ class ConfigurationManager:
             return None
         orchestrator = _located(main.settings, self.workspace.root)
         answer = reference or self._reference_text(orchestrator.reference)
-        if answer is None:
+        if answer is None and is_scored:
             self._tell_missing_references(evaluator, findings)
         parts = (orchestrator, teams, evaluator, judgment, prompt_builder, providers)
-        return RunSettings(*parts, self.workspace, answer)
+        return RunSettings(*parts, self.workspace, answer, is_scored)
 
     def _reference_text(self, given: str | None) -> str | None:
         file = reference_file(given, self.workspace) if given else None
@@ -701,6 +771,19 @@ def read_team_settings(path: Path | str, workspace: Path | str) -> TeamSettings:
     return settings
 
 
+def problems_within(settings: Settings, path: KeyPath, error: ConfigurationError) -> list[Problem]:
+    """What is wrong with a part of settings, found when it was to be used: told with the place it was read from."""
+    origins = _origins_at(settings, path)
+    place = origins[0].place if origins else Place()
+    if place.file is None:
+        return list(error.problems)
+    above = show_path(place.key)
+    return [
+        replace(problem, file=place.file, key=f"{above}.{problem.key}" if problem.key else above)
+        for problem in error.problems
+    ]
+
+
 def is_explicit(settings: PromptBuilderSettings, field: str = "team_user_prompt") -> bool:
     """Whether a prompt was chosen more deliberately than by the workspace's default file."""
     origins = _origins_at(settings, (field,))
@@ -735,6 +818,21 @@ def _tell_missing_prompts(
             findings.problems.append(Problem("is required: a template", shown, f"prompt_builder.{name}"))
         elif not findings.complete and name not in merged.values:
             logger.warning("%s: prompt_builder.%s is missing: the default template is used", shown, name)
+
+
+def _number_of(name: str | None, members: Sequence[Any], shown: str) -> int:
+    """Which of a team's members is meant; one needs no name."""
+    names = [_inside(member, "name") or _inside(member, "agent_name") for member in members]
+    if name in names:
+        return names.index(name)
+    if not names:
+        raise ConfigurationError(Problem("the team has no members: its leader answers alone (mixseek team)", shown))
+    if name is None and len(names) == 1:
+        return 0
+    listed = ", ".join(map(repr, names))
+    if name is None:
+        raise ConfigurationError(Problem(f"has {len(names)} members: choose one with --name ({listed})", shown))
+    raise ConfigurationError(Problem(f"has no member {name!r}: its members are {listed}", shown))
 
 
 def _of_values(model: type[S], values: Mapping[str, Any]) -> S:

@@ -23,6 +23,7 @@ from mixseek.errors import (
     MixSeekError,
     ModelError,
     NoResultError,
+    Problem,
     RunError,
     StorageError,
     TeamTimeoutError,
@@ -61,7 +62,7 @@ from mixseek.workspace import Workspace
 if TYPE_CHECKING:
     from mixseek.json_schema import JsonSchema
 
-__all__ = ["Orchestrator"]
+__all__ = ["Orchestrator", "cost_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -295,16 +296,22 @@ class _Execution:
         """Build everything all teams need, with a breath between two teams for whatever else runs on this loop."""
         given = self._configured.orchestrator.answer_schema
         self._schema = None if given is None else load_answer_schema(given, self._workspace)
+        problems: list[Problem] = []
         for reference, team in zip(self._configured.orchestrator.teams, self._configured.teams, strict=True):
-            self._controllers.append(self._controller(reference.config, team))
+            try:
+                self._controllers.append(self._controller(reference.config, team))
+            except ConfigurationError as error:
+                problems += error.problems
             await asyncio.sleep(0)
+        if problems:
+            raise ConfigurationError(list(dict.fromkeys(problems)))
 
     def _controller(self, config: str, team: TeamSettings) -> RoundController:
         return RoundController(
             Path(config),
             self._workspace,
             self._task,
-            self._configured.evaluator,
+            self._configured.evaluator if self._configured.is_scored else None,
             self._configured.judgment,
             self._configured.prompt_builder,
             on_round_complete=self._on_round_complete,
@@ -440,7 +447,7 @@ class _Execution:
             failed_teams_info=self._failures,
             interrupted=interrupted,
             usage=self._run.meter.usage,
-            cost_usd=_cost(bill),
+            cost_usd=cost_of(bill),
             bill=bill,
         )
 
@@ -448,7 +455,8 @@ class _Execution:
         """Final submissions by the one order of teams, which looks at all their rounds."""
         finals = {entry.team_id: entry for entry in self._results}
         standings = order_standings(each for controller in self._controllers if (each := controller.standing))
-        return [finals[standing.team_id] for standing in standings if standing.team_id in finals]
+        ranked = [finals[standing.team_id] for standing in standings if standing.team_id in finals]
+        return ranked or list(finals.values())  # nobody was asked to score
 
     async def _save(self, summary: ExecutionSummary) -> None:
         if self._run.store is None:
@@ -510,7 +518,7 @@ def _status(summary: ExecutionSummary) -> ExecutionStatus:
     return "partial_failure" if summary.failed_teams_info else "completed"
 
 
-def _cost(bill: Sequence[ModelUsage]) -> float | None:
+def cost_of(bill: Sequence[ModelUsage]) -> float | None:
     """The sum, or None where any price is not known: a part of the bill must not pass for the whole."""
     costs = [line.cost_usd for line in bill]
     return None if None in costs else sum(cost for cost in costs if cost is not None)

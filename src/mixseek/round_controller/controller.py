@@ -10,16 +10,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from mixseek.agents.leader.agent import LEADER, Leader, Turn
+from mixseek.agents.member.asking import clean_up, made_ready
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.factory import MemberAgentFactory
 from mixseek.config.answer_schema import load_answer_schema
-from mixseek.config.manager import ConfigurationManager, is_explicit, read_team_settings
+from mixseek.config.layers import KeyPath
+from mixseek.config.manager import ConfigurationManager, is_explicit, problems_within, read_team_settings
 from mixseek.config.schema import (
     EvaluatorSettings,
     JudgmentSettings,
@@ -31,6 +34,7 @@ from mixseek.errors import (
     ConfigurationError,
     EvaluationError,
     NoResultError,
+    Problem,
     RoundTimeoutError,
     SubmissionError,
     TeamTimeoutError,
@@ -78,6 +82,7 @@ __all__ = ["OnRoundCompleteCallback", "RoundController"]
 logger = logging.getLogger(__name__)
 
 NOT_FINITE = "a metric gave no finite number"
+NOT_ASKED = "nobody was asked to score it"
 
 OnRoundCompleteCallback = Callable[[RoundState, list[MemberSubmission]], Awaitable[None]]
 """Called after every round; what it raises is logged and never stops a run."""
@@ -93,14 +98,17 @@ class _Submitted:
 
 
 class RoundController:
-    """Plays the rounds of one team. One instance belongs to one team and one event loop."""
+    """Plays the rounds of one team. One instance belongs to one team and one event loop.
+
+    Without ``evaluator_settings`` nobody scores, and the last submission is the team's result.
+    """
 
     def __init__(
         self,
         team_config_path: Path,
         workspace: Path | Workspace,
         task: OrchestratorTask,
-        evaluator_settings: EvaluatorSettings,
+        evaluator_settings: EvaluatorSettings | None,
         judgment_settings: JudgmentSettings,
         prompt_builder_settings: PromptBuilderSettings,
         save_db: bool = True,
@@ -130,9 +138,8 @@ class RoundController:
         self._members = [
             MemberAgentFactory.create_agent(each, workspace=self._place, texts=texts) for each in self._team.members
         ]
-        for member in self._members:
-            member.check_model(self._run.hub)
         self._schema = self._own_schema() or answer_schema
+        self._check_models()
         self._leader = Leader(
             self._team,
             self._members,
@@ -142,10 +149,12 @@ class RoundController:
             texts=texts,
         )
         read = attached_text(task.attachments, texts)
-        self._evaluator = Evaluator(
-            evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root, beside=read
-        )
-        self._evaluator.require_reference(task.reference)
+        self._evaluator: Evaluator | None = None
+        if evaluator_settings is not None:
+            self._evaluator = Evaluator(
+                evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root, beside=read
+            )
+            self._evaluator.require_reference(task.reference)
         self._judgment = Judgment(judgment_settings, self._run.hub, beside=read, texts=texts)
         self._prompts = RoundPrompts(
             prompt_builder_settings,
@@ -257,6 +266,8 @@ class RoundController:
     async def _score(self, submitted: _Submitted) -> RoundState:
         """The scored round; a submission that cannot be scored is kept as it is, and the team's run ends there."""
         number, content = submitted.number, submitted.turn.submission
+        if self._evaluator is None:
+            return self._unscored_state(number, content, NOT_ASKED, submitted.started_at)
         self._unscored = submitted
         request = EvaluationRequest(
             user_query=self._user_prompt,
@@ -265,7 +276,7 @@ class RoundController:
             round_number=number,
             reference=self._task.reference,
         )
-        prompts = await self._evaluator_prompts(request)
+        prompts = await self._evaluator_prompts(self._evaluator, request)
         try:
             with self._calling(number, "evaluator", "evaluator"):
                 result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
@@ -295,9 +306,9 @@ class RoundController:
             message_history=submitted.turn.messages,
         )
 
-    async def _evaluator_prompts(self, request: EvaluationRequest) -> dict[str, str]:
+    async def _evaluator_prompts(self, evaluator: Evaluator, request: EvaluationRequest) -> dict[str, str]:
         prompts = {"prompt": await self._prompts.evaluator_prompt(request)}
-        if self._evaluator.shows_reference:
+        if evaluator.shows_reference:
             prompts["reference_prompt"] = await self._prompts.evaluator_prompt(request, with_reference=True)
         return prompts
 
@@ -374,11 +385,16 @@ class RoundController:
 
     def best(self, reason: ExitReason) -> LeaderBoardEntry:
         """The best finished round as a final submission."""
-        best = best_entry(self._entries)
+        best = best_entry(self._entries) or self._last_unscored()
         if best is None:
             last = f"; the last one: {self._history[-1].evaluation_feedback}" if self._history else ""
             raise NoResultError(f"no round of team {self._team.team_id!r} has a scored submission{last}")
         return best.model_copy(update={"final_submission": True, "exit_reason": reason, "updated_at": utc_now()})
+
+    def _last_unscored(self) -> LeaderBoardEntry | None:
+        """The result of a team that nobody scores."""
+        submitted = [entry for entry in self._entries if entry.submission_content]
+        return submitted[-1] if submitted and self._evaluator is None else None
 
     @property
     def best_so_far(self) -> LeaderBoardEntry | None:
@@ -463,6 +479,22 @@ class RoundController:
         lines = self._run.meter.bill(**self._where(), round_number=number)
         return [line for line in lines if (line.role == "judgment") == judgment]
 
+    def _check_models(self) -> None:
+        """Refuse models that cannot be made, or cannot do what is asked of them, all of them at once."""
+        leader, hub = self._team.leader, self._run.hub
+        checks: list[tuple[KeyPath, Callable[[], object]]] = [
+            (("leader",), lambda: hub.model(leader.model, fallback_models=leader.fallback_models)),
+            *((("members", number), partial(member.check_model, hub)) for number, member in enumerate(self._members)),
+        ]
+        problems: list[Problem] = []
+        for path, check in checks:
+            try:
+                check()
+            except ConfigurationError as error:
+                problems += problems_within(self._team, path, error)
+        if problems:
+            raise ConfigurationError(problems)
+
     # --- small things -------------------------------------------------------------------------------------------------
 
     def _own_schema(self) -> "JsonSchema | None":
@@ -497,33 +529,21 @@ class RoundController:
                 await self._run.keep(self._task.attachments)
             for member in self._members:
                 if await self._made_ready(member):
-                    stack.push_async_callback(_clean_up, member)
+                    stack.push_async_callback(clean_up, member)
             yield
 
     async def _made_ready(self, member: BaseMemberAgent) -> bool:
-        """Whether the member can be asked; if not, its leader is told so. What the user can mend is raised."""
+        """Whether the member can be asked; if not, its leader is told so."""
         self._leader.absent.pop(member.agent_name, None)
-        try:
-            await member.initialize()
-        except ConfigurationError:
-            raise
-        except Exception as error:
-            logger.exception("member %r of team %r could not get ready", member.agent_name, self._team.team_id)
-            self._leader.absent[member.agent_name] = f"it could not get ready: {type(error).__name__}: {error}"
-            return False
-        return True
+        absent = await made_ready(member)
+        if absent is not None:
+            self._leader.absent[member.agent_name] = absent
+        return absent is None
 
 
 def _templates_of(workspace: Workspace, settings: PromptBuilderSettings) -> Path | None:
     """The workspace's own template files, unless a template was chosen more explicitly than by its default file."""
     return workspace.prompt_templates if workspace.prompt_templates.is_dir() and not is_explicit(settings) else None
-
-
-async def _clean_up(member: BaseMemberAgent) -> None:
-    try:
-        await member.cleanup()
-    except Exception:  # what a member leaves behind must not cost the team its result
-        logger.exception("member %r could not clean up", member.agent_name)
 
 
 def _total(bill: Sequence[ModelUsage]) -> Usage:

@@ -1,39 +1,25 @@
 """The leader: one model with a tool for each member, and what it asked of them."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 from pydantic_ai import Agent, ModelMessage, ModelResponse, RunContext, Tool, UserContent
 from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
 
 from mixseek.agents.leader.structured import UnfitAnswerError, ask_again, schema_words, structured
+from mixseek.agents.member.asking import ask_member
 from mixseek.agents.member.base import BaseMemberAgent
-from mixseek.agents.member.results import as_submission, being_cancelled
-from mixseek.config.schema import MemberAgentConfig, TeamSettings
-from mixseek.errors import MixSeekError, SubmissionError
-from mixseek.events import Event, MemberCalled, MemberFinished
-from mixseek.llm import (
-    FinishedToolUse,
-    Meter,
-    ModelHub,
-    PatientTimeout,
-    Scope,
-    ask_for_text,
-    attached,
-    calling,
-    current_meter,
-    message,
-    messages_to_json,
-    model_settings,
-)
+from mixseek.config.schema import TeamSettings
+from mixseek.errors import SubmissionError
+from mixseek.events import Event
+from mixseek.llm import ModelHub, Scope, ask_for_text, attached, message, messages_to_json, model_settings
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
-from mixseek.records import Attachment, MemberAgentResult, MemberSubmission, utc_now
+from mixseek.records import Attachment, MemberSubmission
 from mixseek.templating import JAPANESE, Texts
 
 if TYPE_CHECKING:
@@ -44,8 +30,6 @@ __all__ = ["DEFAULT_LEADER_SYSTEM_INSTRUCTION", "LEADER", "Leader", "Turn"]
 DEFAULT_LEADER_SYSTEM_INSTRUCTION = JAPANESE.leader_instruction
 
 LEADER = "leader"
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -188,7 +172,9 @@ def _tool(member: BaseMemberAgent, texts: Texts) -> Tool[_Round]:
 
     async def delegate(ctx: RunContext[_Round], task: str) -> str:
         async with ctx.deps.places:
-            submission = await _call_member(member, task, ctx.deps)
+            absent = ctx.deps.absent.get(config.name)
+            submission = await ask_member(member, task, ctx.deps.scope, ctx.deps.emit, absent=absent)
+        ctx.deps.submissions.append(submission)
         return _told(submission, texts)
 
     return Tool(
@@ -197,49 +183,6 @@ def _tool(member: BaseMemberAgent, texts: Texts) -> Tool[_Round]:
         description=config.tool_description or f"Hand a task to {config.name}.",
         takes_ctx=True,
     )
-
-
-async def _call_member(member: BaseMemberAgent, task: str, current: _Round) -> MemberSubmission:
-    scope, config = current.scope, member.config
-    where = {"execution_id": scope.execution_id, "team_id": scope.team_id, "round_number": scope.round_number}
-    current.emit(MemberCalled(**where, agent_name=config.name, task=task))
-    meter = current_meter() or Meter()
-    use = meter.use_of_tool(scope, config.tool_name, {"task": task})
-    with calling(scope.model_copy(update={"role": "member", "agent_name": config.name})):
-        absent = current.absent.get(config.name)
-        result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
-    submission = as_submission(result, seconds=(utc_now() - use.started_at).total_seconds())
-    await meter.keep_tool_result(FinishedToolUse(use, submission.model_dump(mode="json")))
-    current.submissions.append(submission)
-    current.emit(MemberFinished(**where, submission=submission))
-    return submission
-
-
-async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]) -> MemberAgentResult:
-    """What the member gives, or its failure in words: a member never takes its leader down."""
-    config, limit = member.config, PatientTimeout(member.config.timeout_seconds)
-    try:
-        async with limit:
-            result = await member.execute(task, context=dict(context))
-    except MixSeekError as error:
-        return _failure(config, str(error), type(error).__name__)
-    except asyncio.CancelledError:
-        # Only a member that cancels itself is its own failure; a run that is cancelled ends here.
-        if being_cancelled():
-            raise
-        return _failure(config, "it gave up its own work", "CancelledError")
-    except Exception as error:  # the edge where one member must not take down the others
-        if limit.expired():
-            return _failure(config, f"no answer within {config.timeout_seconds} s", "TIMEOUT")
-        logger.warning("member %r failed", config.name, exc_info=True)
-        return _failure(config, f"{type(error).__name__}: {error}", type(error).__name__)
-    if not isinstance(result, MemberAgentResult):
-        return _failure(config, f"it gave no MemberAgentResult but {type(result).__name__}", "TypeError")
-    return result
-
-
-def _failure(config: MemberAgentConfig, words: str, code: str) -> MemberAgentResult:
-    return MemberAgentResult.error(words, config.name, config.type, error_code=code)
 
 
 def _told(submission: MemberSubmission, texts: Texts) -> str:

@@ -32,8 +32,8 @@ class CodeExecutionMemberAgent(PlainMemberAgent):
         elif self._settings.backend == "auto" and without:
             missing = monty_is_missing()
         if missing:
-            key = f"member {self.agent_name!r}: tool_settings.code_execution.backend"
-            raise ConfigurationError(Problem(missing, key=key))
+            key = "tool_settings.code_execution.backend"
+            raise ConfigurationError(Problem(missing, f"member {self.agent_name!r}", key))
 
     def own_tools(self) -> Sequence[AgentCapability[None]]:
         """The provider's own tool, ours, or ours for models without one."""

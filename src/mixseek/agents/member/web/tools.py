@@ -40,7 +40,7 @@ def check_backend(
     if backend == "provider":
         missing = f"{without[0]!r} has no tool of its own that can do what the settings ask: choose auto or local"
     if missing:
-        raise ConfigurationError(Problem(missing, key=f"member {config.name!r}: tool_settings.{provider.kind}.backend"))
+        raise ConfigurationError(Problem(missing, f"member {config.name!r}", f"tool_settings.{provider.kind}.backend"))
 
 
 def _has(model: Model, tool: AbstractNativeTool) -> bool:

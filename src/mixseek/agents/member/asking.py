@@ -1,0 +1,88 @@
+"""One call of a member: made ready before, watched and bounded while it works, let go of afterwards.
+
+A leader asks its members this way, and so does whoever asks one member alone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from mixseek.agents.member.base import BaseMemberAgent
+from mixseek.agents.member.results import as_submission, being_cancelled
+from mixseek.config.schema import MemberAgentConfig
+from mixseek.errors import ConfigurationError, MixSeekError
+from mixseek.events import Event, MemberCalled, MemberFinished
+from mixseek.llm import FinishedToolUse, Meter, PatientTimeout, Scope, calling, current_meter
+from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
+
+__all__ = ["ask_member", "clean_up", "made_ready"]
+
+logger = logging.getLogger(__name__)
+
+
+async def ask_member(
+    member: BaseMemberAgent, task: str, scope: Scope, emit: Callable[[Event], None], *, absent: str | None = None
+) -> MemberSubmission:
+    """What a member gives for a task, told and kept; ``absent`` says why it cannot be asked at all.
+
+    ``scope`` is the one of whoever asks: what the member uses is on its own bill there.
+    """
+    config = member.config
+    where = {"execution_id": scope.execution_id, "team_id": scope.team_id, "round_number": scope.round_number}
+    emit(MemberCalled(**where, agent_name=config.name, task=task))
+    meter = current_meter() or Meter()
+    use = meter.use_of_tool(scope, config.tool_name, {"task": task})
+    with calling(scope.model_copy(update={"role": "member", "agent_name": config.name})):
+        result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
+    submission = as_submission(result, seconds=(utc_now() - use.started_at).total_seconds())
+    await meter.keep_tool_result(FinishedToolUse(use, submission.model_dump(mode="json")))
+    emit(MemberFinished(**where, submission=submission))
+    return submission
+
+
+async def made_ready(member: BaseMemberAgent) -> str | None:
+    """Get a member ready; why it cannot be asked, or None if it can. What the user can mend is raised."""
+    try:
+        await member.initialize()
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        logger.exception("member %r could not get ready", member.agent_name)
+        return f"it could not get ready: {type(error).__name__}: {error}"
+    return None
+
+
+async def clean_up(member: BaseMemberAgent) -> None:
+    """Let a member go; what it leaves behind must not cost anybody a result."""
+    try:
+        await member.cleanup()
+    except Exception:
+        logger.exception("member %r could not clean up", member.agent_name)
+
+
+async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]) -> MemberAgentResult:
+    """What the member gives, or its failure in words: a member never takes its leader down."""
+    config, limit = member.config, PatientTimeout(member.config.timeout_seconds)
+    try:
+        async with limit:
+            result = await member.execute(task, context=dict(context))
+    except MixSeekError as error:
+        return _failure(config, str(error), type(error).__name__)
+    except asyncio.CancelledError:
+        # Only a member that cancels itself is its own failure; a run that is cancelled ends here.
+        if being_cancelled():
+            raise
+        return _failure(config, "it gave up its own work", "CancelledError")
+    except Exception as error:  # the edge where one member must not take down the others
+        if limit.expired():
+            return _failure(config, f"no answer within {config.timeout_seconds} s", "TIMEOUT")
+        logger.warning("member %r failed", config.name, exc_info=True)
+        return _failure(config, f"{type(error).__name__}: {error}", type(error).__name__)
+    if not isinstance(result, MemberAgentResult):
+        return _failure(config, f"it gave no MemberAgentResult but {type(result).__name__}", "TypeError")
+    return result
+
+
+def _failure(config: MemberAgentConfig, words: str, code: str) -> MemberAgentResult:
+    return MemberAgentResult.error(words, config.name, config.type, error_code=code)

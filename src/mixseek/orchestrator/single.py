@@ -1,0 +1,248 @@
+"""One question to one team, one member or one evaluator, with the parts of a competition and without the competition.
+
+A team that answers once plays one round as the only team of a run, so that limits, retries, stores and events are those
+of any other. A member and an evaluator are asked as a leader and a round ask them.
+"""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from mixseek.agents.member.asking import ask_member as ask
+from mixseek.agents.member.asking import clean_up, made_ready
+from mixseek.agents.member.factory import MemberAgentFactory
+from mixseek.config.manager import RunSettings
+from mixseek.config.schema import (
+    EvaluatorSettings,
+    MemberAgentConfig,
+    OrchestratorSettings,
+    PromptBuilderSettings,
+    ProvidersSettings,
+)
+from mixseek.errors import StorageError
+from mixseek.evaluator import Evaluator
+from mixseek.events import Event, Listener, MemberFinished, RunFinished, SubmissionEvaluated, SubmissionMade
+from mixseek.llm import Backoff, Scope, calling
+from mixseek.orchestrator.orchestrator import Orchestrator, cost_of
+from mixseek.records import (
+    Attachment,
+    EvaluationRequest,
+    EvaluationResult,
+    ExecutionSummary,
+    MemberSubmission,
+    MetricScore,
+    ModelUsage,
+    Record,
+    Usage,
+)
+from mixseek.round_controller.run import Run, open_run
+from mixseek.templating import TEXTS
+from mixseek.workspace import Workspace
+
+__all__ = [
+    "EvaluationAnswer",
+    "MemberAnswer",
+    "Surroundings",
+    "TeamAnswer",
+    "ask_member",
+    "ask_team",
+    "evaluate_submission",
+]
+
+logger = logging.getLogger(__name__)
+
+_ALONE = "alone"
+_LONGEST_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a question needs beside whom it is asked."""
+
+    workspace: Workspace
+    prompts: PromptBuilderSettings
+    providers: ProvidersSettings
+    orchestrator: OrchestratorSettings
+    """For its prices."""
+
+
+class Bill(Record):
+    """What an answer took."""
+
+    seconds: float
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    bill: tuple[ModelUsage, ...] = ()
+
+
+class TeamAnswer(Bill):
+    """What one team made of one task in one round."""
+
+    execution_id: str
+    user_prompt: str
+    team_id: str
+    team_name: str
+    answer: str | None = None
+    """None: there is none, and ``error`` says why."""
+    answer_format: str = "md"
+    score: float | None = None
+    metrics: tuple[MetricScore, ...] = ()
+    flags: tuple[str, ...] = ()
+    error: str | None = None
+    """Why there is no answer, or no score although one was asked for."""
+    members: tuple[MemberSubmission, ...] = ()
+    """Every call of a member, in their order."""
+
+
+class MemberAnswer(Bill):
+    """What one member made of one task."""
+
+    task: str
+    result: MemberSubmission
+
+
+class EvaluationAnswer(Bill):
+    """What an evaluator says of one submission."""
+
+    request: EvaluationRequest
+    result: EvaluationResult
+
+
+async def ask_team(
+    settings: RunSettings,
+    task: str,
+    *,
+    save_db: bool = False,
+    attachments: Sequence[Attachment | Path | str] = (),
+    listeners: Sequence[Listener] = (),
+    backoff: Backoff | None = None,
+) -> TeamAnswer:
+    """Let the one team of these settings answer; how many rounds it has, and whether it is scored, they say."""
+    heard = _Heard()
+    orchestrator = Orchestrator(settings, save_db=save_db, listeners=[heard, *listeners], backoff=backoff)
+    try:
+        summary = await orchestrator.execute(task, attachments=attachments)
+    except StorageError:
+        # What the team did is paid for, and known even if it could not be stored.
+        if heard.summary is None:
+            raise
+        logger.exception("what the team did could not be stored")
+        summary = heard.summary
+    [team] = settings.teams
+    error = next((failed.error_message for failed in summary.failed_teams_info), None)
+    return TeamAnswer(
+        execution_id=summary.execution_id,
+        user_prompt=task,
+        team_id=team.team_id,
+        team_name=team.team_name,
+        answer=heard.answer,
+        answer_format="md" if team.answer_schema is None and settings.orchestrator.answer_schema is None else "json",
+        score=heard.evaluated.score if heard.evaluated else None,
+        metrics=tuple(heard.evaluated.metrics) if heard.evaluated else (),
+        flags=tuple(heard.evaluated.flags) if heard.evaluated else (),
+        error=error,
+        members=tuple(heard.members),
+        seconds=summary.total_execution_time_seconds,
+        usage=summary.usage,
+        cost_usd=summary.cost_usd,
+        bill=tuple(summary.bill),
+    )
+
+
+@dataclass
+class _Heard:
+    """What a team gave, also where it failed afterwards."""
+
+    answer: str | None = None
+    evaluated: SubmissionEvaluated | None = None
+    summary: ExecutionSummary | None = None
+    members: list[MemberSubmission] = field(default_factory=list)
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case MemberFinished():
+                self.members.append(event.submission)
+            case SubmissionMade():
+                self.answer = event.submission_content
+            case SubmissionEvaluated():
+                self.evaluated = event
+            case RunFinished():
+                self.summary = event.summary
+
+
+async def ask_member(
+    config: MemberAgentConfig,
+    task: str,
+    around: Surroundings,
+    *,
+    listeners: Sequence[Listener] = (),
+    backoff: Backoff | None = None,
+) -> MemberAnswer:
+    """Ask one member; that it failed is a result too, but what the user can mend is raised before any call."""
+    started = time.monotonic()
+    if config.timeout_seconds is None:
+        config = config.model_copy(update={"timeout_seconds": _LONGEST_SECONDS})
+    async with _running(around, listeners, backoff) as run:
+        texts = TEXTS[around.prompts.language]
+        member = MemberAgentFactory.create_agent(config, workspace=around.workspace, texts=texts)
+        member.check_model(run.hub)
+        scope = Scope(
+            execution_id=run.execution_id, team_id=_ALONE, round_number=1, role="member", agent_name=config.name
+        )
+        absent = await made_ready(member)
+        try:
+            with calling(scope, run.meter):
+                result = await ask(member, task, scope, run.tell, absent=absent)
+        finally:
+            await clean_up(member)
+        return MemberAnswer(task=task, result=result, **_bill(run, started))
+
+
+async def evaluate_submission(
+    settings: EvaluatorSettings,
+    request: EvaluationRequest,
+    around: Surroundings,
+    *,
+    listeners: Sequence[Listener] = (),
+    backoff: Backoff | None = None,
+) -> EvaluationAnswer:
+    """Score one submission; a metric that cannot is an :class:`~mixseek.errors.EvaluationError`."""
+    started = time.monotonic()
+    async with _running(around, listeners, backoff) as run:
+        evaluator = Evaluator(settings, around.prompts, hub=run.hub, workspace=around.workspace.root)
+        evaluator.require_reference(request.reference)
+        scope = Scope(
+            execution_id=run.execution_id, team_id=_ALONE, round_number=1, role="evaluator", agent_name="evaluator"
+        )
+        with calling(scope, run.meter):
+            result = await evaluator.evaluate(request)
+        return EvaluationAnswer(request=request, result=result, **_bill(run, started))
+
+
+@asynccontextmanager
+async def _running(around: Surroundings, listeners: Sequence[Listener], backoff: Backoff | None) -> AsyncGenerator[Run]:
+    run = open_run(
+        str(uuid4()),
+        around.workspace,
+        save_db=False,
+        providers=around.providers,
+        orchestrator=around.orchestrator,
+        listeners=listeners,
+        backoff=backoff,
+    )
+    async with run:
+        yield run
+
+
+def _bill(run: Run, started: float) -> dict[str, object]:
+    bill = run.meter.bill()
+    return {
+        "seconds": time.monotonic() - started,
+        "usage": run.meter.usage,
+        "cost_usd": cost_of(bill),
+        "bill": tuple(bill),
+    }
