@@ -397,8 +397,8 @@ def playing(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
     root = tmp_path / "busy"
     root.mkdir()
     with ModelServerProcess() as server:
-        write_workspace(root, teams=3, members=0, max_rounds=2, base_url=server.base_url)
-        server.set_latency(0.4)
+        write_workspace(root, teams=2, members=0, max_rounds=2, base_url=server.base_url)
+        server.set_latency(0.3)
         command = [
             sys.executable,
             "-m",
@@ -427,6 +427,7 @@ def test_a_running_execution_is_read_and_not_deleted(playing: tuple[Path, subpro
     while not seen:
         assert time.monotonic() < ends
         assert child.poll() is None
+        time.sleep(0.05)
         seen = [one["execution_id"] for one in json.loads(run("history", "-w", str(root), "-f", "json")[1])]
     states = set[tuple[str, bool]]()
     code, _, err = run("delete", "last", "--yes", "-w", str(root))
@@ -439,6 +440,7 @@ def test_a_running_execution_is_read_and_not_deleted(playing: tuple[Path, subpro
         states.add((told["status"], told["is_running"]))
         assert run("board", "last", "-w", str(root))[0] == 0
         assert run("export", "-f", "md", "-w", str(root))[0] == 0
+        time.sleep(0.2)
     assert child.returncode == 0
     assert ("unfinished", True) in states
     [line] = json.loads(run("history", "-w", str(root), "-f", "json")[1])
@@ -453,6 +455,7 @@ def test_a_run_that_was_killed_is_unfinished_and_can_be_deleted(
     ends = time.monotonic() + SAFETY_SECONDS
     while not json.loads(run("history", "-w", str(root), "-f", "json")[1]):
         assert time.monotonic() < ends
+        time.sleep(0.05)
     child.kill()
     child.wait(SAFETY_SECONDS)
     [line] = json.loads(run("history", "-w", str(root), "-f", "json")[1])

@@ -61,7 +61,7 @@ def test_a_text_is_never_a_formula(attack: str) -> None:
 
 def test_any_text_is_harmless_in_any_reader() -> None:
     chance = random.Random(7)
-    for _ in range(3000):
+    for _ in range(1000):
         texts = ["".join(chance.choices(PIECES, k=chance.randint(0, 12))) for _ in range(3)]
         written = csv_text(texts, [texts])
         rows = read(written)
