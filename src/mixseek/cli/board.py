@@ -51,7 +51,7 @@ _ALL = (
 def board(
     execution: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="The execution: its id, the beginning of it, or last. None: all."),
+        typer.Argument(metavar="ID", help="The execution: its id, the beginning of it, or last. None: all."),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="At most so many lines; of all executions 20.")

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 IdArgument = Annotated[
-    str, typer.Argument(metavar="[ID]", help="The execution: its id, the beginning of it, or last.", show_default=False)
+    str, typer.Argument(metavar="ID", help="The execution: its id, the beginning of it, or last.", show_default=False)
 ]
 _LEAST_OF_AN_ID = 8
 
