@@ -131,6 +131,32 @@ def test_a_database_that_cannot_be_opened_is_json_before_any_call(
     assert server.requests == []
 
 
+def test_a_member_or_a_metric_that_ends_the_program_has_failed(ran: Ran, workspace: Path, server: ModelServer) -> None:
+    (workspace / "leaving.py").write_text(
+        "import sys\n"
+        "from mixseek.agents.member import BaseMemberAgent\n"
+        "from mixseek.evaluator.metrics import BaseMetric\n"
+        "class Leaving(BaseMemberAgent):\n"
+        "    async def execute(self, task, context=None, **kwargs):\n"
+        "        sys.exit(3)\n"
+        "class Gone(BaseMetric):\n"
+        "    async def evaluate(self, user_query, submission, **context):\n"
+        "        sys.exit(4)\n"
+    )
+    team = workspace / "configs" / "agents" / "team-a.toml"
+    plugin = 'plugin = { path = "leaving.py", agent_class = "Leaving" }'
+    team.write_text(
+        f'{team.read_text()}[[team.members]]\nname = "m"\ntype = "custom"\nmodel = "loopback:m"\n{plugin}\n'
+    )
+    code, answer = ran("team", "task", "-c", "configs/agents/team-a.toml", "-f", "json")
+    assert (code, answer["members"][0]["error_message"]) == (0, "SystemExit: 3")
+    metric = '[[metrics]]\nname = "Gone"\n[custom_metrics]\nGone = {path = "leaving.py", class = "Gone"}\n'
+    (workspace / "configs" / "evaluator.toml").write_text(metric)
+    code, summary = ran("exec", "task", "-f", "json")
+    assert (code, summary["failed_teams"]) == (2, 2)
+    assert "metric 'Gone' failed: SystemExit: 4" in summary["failed_teams_info"][0]["error_message"]
+
+
 # --- what nobody expected ---------------------------------------------------------------------------------------------
 
 

@@ -279,7 +279,7 @@ async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
             score = await weighed.metric.evaluate(**_arguments(weighed.metric, request))
         except MixSeekError as error:
             raise EvaluationError(f"metric {weighed.name!r} could not score: {error}") from error
-        except Exception as error:  # a stranger's metric may raise anything
+        except (Exception, SystemExit) as error:  # a stranger's metric may raise anything
             logger.warning("metric %r failed", weighed.name, exc_info=True)
             raise EvaluationError(f"metric {weighed.name!r} failed: {type(error).__name__}: {error}") from error
     if not isinstance(score, MetricScore):

@@ -74,7 +74,7 @@ async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]
         if being_cancelled():
             raise
         return _failure(config, "it gave up its own work", "CancelledError")
-    except Exception as error:  # the edge where one member must not take down the others
+    except (Exception, SystemExit) as error:  # the edge where one member must not take down the others
         if limit.expired():
             return _failure(config, f"no answer within {config.timeout_seconds} s", "TIMEOUT")
         logger.warning("member %r failed", config.name, exc_info=True)
