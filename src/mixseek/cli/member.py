@@ -1,7 +1,5 @@
 """``mixseek member``: one member does one task, by a file or as one of the built-in kinds."""
 
-import csv
-import io
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +25,7 @@ from mixseek.config.schema import LeaderSettings, MemberAgentConfig
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.records import AgentType
 from mixseek.redaction import Redactor
+from mixseek.report.tabular import Cell, csv_text
 
 if TYPE_CHECKING:
     from mixseek.orchestrator.single import MemberAnswer
@@ -200,7 +199,7 @@ def _as_json(answer: "MemberAnswer") -> dict[str, Any]:
 
 def _as_csv(answer: "MemberAnswer") -> str:
     result, usage = answer.result, answer.usage
-    row = {
+    row: dict[str, Cell] = {
         "agent_name": result.agent_name,
         "agent_type": result.agent_type,
         "status": result.status,
@@ -212,11 +211,4 @@ def _as_csv(answer: "MemberAnswer") -> str:
         "output_tokens": usage.output_tokens,
         "cost_usd": answer.cost_usd,
     }
-    written = io.StringIO()
-    csv.writer(written).writerows([list(row), list(map(_cell, row.values()))])
-    return written.getvalue()
-
-
-def _cell(value: str | float | None) -> str | float | None:
-    """A value no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in tuple("=+-@＝＋－＠") else value
+    return csv_text(list(row), [list(row.values())])
