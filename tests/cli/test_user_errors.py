@@ -39,6 +39,8 @@ class Place:
     root: Path
     server: ModelServer
     environ: pytest.MonkeyPatch
+    shows_answer: bool = True
+    """Whether the transcript has what stands on standard output; an answer is there even when a mistake is made."""
     in_child: bool = False
     largest_file: int | None = None
     children: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -299,6 +301,34 @@ def timeout_out_of_range(place: Place) -> None: ...
 def empty_prompt(place: Place) -> None: ...
 
 
+@mistake("exec", "--prompt-file", "nothing.md")
+def prompt_file_missing(place: Place) -> None: ...
+
+
+@mistake("exec", "the task", "--prompt-file", "task.md")
+def two_prompts(place: Place) -> None: ...
+
+
+@mistake(*EXEC, "--file", "nothing.csv")
+def attachment_missing(place: Place) -> None: ...
+
+
+@mistake(*EXEC, "--file", "large.bin")
+def attachment_too_large(place: Place) -> None:
+    with (place.root / "large.bin").open("wb") as file:
+        file.truncate(200 * 1024 * 1024)
+
+
+@mistake(*EXEC, "--output", "nowhere/answer.md")
+def output_without_directory(place: Place) -> None:
+    place.environ.chdir(place.root)
+
+
+@mistake(*EXEC, "--output", "/dev/full")
+def output_on_a_full_disk(place: Place) -> None:
+    place.shows_answer = False
+
+
 @mistake(*EXEC, "--otel", "--logfire")
 def two_places_for_spans(place: Place) -> None: ...
 
@@ -397,7 +427,9 @@ def _transcript(place: Place, arguments: tuple[str, ...], capsys: pytest.Capture
     given = shown if "-w" in shown or shown != arguments else (*shown, "-w", str(place.root))
     code, out, err = _in_child(place, given) if place.in_child else _here(given, capsys)
     line = " ".join(word if re.fullmatch(r"[\w./=-]+", word) else f'"{word}"' for word in shown)
-    text = f"$ mixseek {line}\n{out}{err}exit code {code}\n".replace(str(place.root), "WORKSPACE")
+    text = f"$ mixseek {line}\n{out if place.shows_answer else ''}{err}exit code {code}\n".replace(
+        str(place.root), "WORKSPACE"
+    )
     for pattern, replacement in _VOLATILE:
         text = pattern.sub(replacement, text)
     return text
