@@ -1,5 +1,6 @@
 """Completion as a person at a bash meets it, and as zsh and fish ask for it."""
 
+import asyncio
 import os
 import pty
 import select
@@ -10,6 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
+from mixseek.testing import scripted, write_workspace
 
 SAFETY_SECONDS = 60
 
@@ -49,14 +53,15 @@ class _Bash:
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
 
-    def until(self, words: str) -> None:
-        """Wait until the terminal shows this after what was waited for before."""
+    def until(self, words: str) -> str:
+        """Wait until the terminal shows this after what was waited for before; all that it showed till then."""
         ends = time.monotonic() + SAFETY_SECONDS
         while words not in self._seen:
             ready, _, _ = select.select([self._ours], [], [], max(0.0, ends - time.monotonic()))
             assert ready, self._seen
             self._seen += os.read(self._ours, 4096).decode("utf-8", "replace")
-        self._seen = self._seen.partition(words)[2]
+        before, _, self._seen = self._seen.partition(words)
+        return before
 
     def close(self) -> None:
         self.process.kill()
@@ -83,6 +88,25 @@ def test_a_tab_in_bash_completes_commands_options_and_values(bash: _Bash) -> Non
     bash.until("mixseek config validate ")
     bash.type("\x15mixseek exec --log-level war\t")
     bash.until("mixseek exec --log-level warning ")
+
+
+def test_a_tab_completes_the_id_of_an_execution(bash: _Bash, home: Path) -> None:
+    workspace, execution = home / "workspace", "1234abcd-0000-4000-8000-000000000001"
+    workspace.mkdir()
+    write_workspace(workspace, teams=1, max_rounds=1)
+    with scripted():
+        settings = load_orchestrator_settings("configs/orchestrator.toml", workspace)
+        asyncio.run(Orchestrator(settings).execute("task", execution_id=execution))
+    bash.until("$ ")
+    bash.type('eval "$(_MIXSEEK_COMPLETE=source_bash mixseek)"; export MIXSEEK_WORKSPACE=workspace; echo read"y"\n')
+    bash.until("ready")
+    bash.type("mixseek show 12\t")
+    bash.until(f"mixseek show {execution}")
+    # One that cannot be asked offers nothing, and above all no error.
+    bash.type('\x15export MIXSEEK_WORKSPACE=nowhere; echo don"e"\n')
+    bash.until("done")
+    bash.type('mixseek show 12\t\x15echo fin"e"\n')
+    assert "rror" not in bash.until("fine")
 
 
 def test_show_completion_tells_the_current_shell(bash: _Bash) -> None:

@@ -4,6 +4,7 @@ Each mistake is made for real and its transcript compared with ``transcripts/err
 meant, ``make transcripts`` writes them anew; read what changed before you keep it.
 """
 
+import asyncio
 import logging
 import os
 import re
@@ -18,6 +19,7 @@ import duckdb
 import pytest
 
 from mixseek.cli import logs, main
+from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.testing import ModelServer, scripted, write_workspace
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts" / "errors"
@@ -346,6 +348,46 @@ def a_mistake_as_json(place: Place) -> None:
 
 @mistake("config", "show", "teem")
 def unknown_kind(place: Place) -> None: ...
+
+
+# --- executions -------------------------------------------------------------------------------------------------------
+
+
+def _played(place: Place, *ids: str) -> None:
+    async def play() -> None:
+        settings = load_orchestrator_settings("configs/orchestrator.toml", place.root)
+        for execution_id in ids:
+            await Orchestrator(settings, journal=False).execute("the task", execution_id=execution_id)
+
+    asyncio.run(play())
+
+
+@mistake("show", "0badcafe")
+def unknown_id(place: Place) -> None:
+    _played(place, "11111111-0000-4000-8000-000000000001")
+
+
+@mistake("show", "1111")
+def ambiguous_id(place: Place) -> None:
+    _played(place, "11111111-0000-4000-8000-000000000001", "11112222-0000-4000-8000-000000000002")
+
+
+@mistake("show")
+def nothing_played_yet(place: Place) -> None: ...
+
+
+@mistake("export", "last", "--format", "pdf")
+def wrong_export_format(place: Place) -> None: ...
+
+
+@mistake("delete", "last")
+def delete_without_a_yes(place: Place) -> None:
+    _played(place, "11111111-0000-4000-8000-000000000001")
+
+
+@mistake("history")
+def history_of_a_damaged_database(place: Place) -> None:
+    (place.root / "mixseek.db").write_bytes(b"no database at all")
 
 
 # --- what is stored ---------------------------------------------------------------------------------------------------

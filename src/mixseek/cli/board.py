@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mixseek.cli.completion import complete_execution
 from mixseek.cli.output import Format, WorkspaceOption, print_document, print_json, print_line, use_format
 from mixseek.cli.stored import Place, as_json, money, open_place, score_text, short_ids, tokens
 from mixseek.cli.tables import Column, print_table
@@ -51,7 +52,11 @@ _ALL = (
 def board(
     execution: Annotated[
         str | None,
-        typer.Argument(metavar="ID", help="The execution: its id, the beginning of it, or last. None: all."),
+        typer.Argument(
+            metavar="ID",
+            help="The execution: its id, the beginning of it, or last. None: all.",
+            autocompletion=complete_execution,
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="At most so many lines; of all executions 20.")

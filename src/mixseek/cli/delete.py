@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mixseek.cli.completion import complete_execution
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, clean, print_json, print_line, use_format
 from mixseek.cli.stored import Place, as_json, open_place, state, when
 from mixseek.errors import ConfigurationError
@@ -19,7 +20,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command("delete")
 def delete(
     execution: Annotated[
-        str, typer.Argument(metavar="ID", help="The execution: its id, the beginning of it, or last.")
+        str,
+        typer.Argument(
+            metavar="ID", help="The execution: its id, the beginning of it, or last.", autocompletion=complete_execution
+        ),
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: FormatOption = Format.TEXT,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from mixseek.cli.chart import number
+from mixseek.cli.completion import complete_execution
 from mixseek.cli.logs import start_logging
 from mixseek.cli.output import rounded
 from mixseek.config.manager import ConfigurationManager
@@ -33,7 +34,13 @@ __all__ = [
 ]
 
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The execution: its id, the beginning of it, or last.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The execution: its id, the beginning of it, or last.",
+        show_default=False,
+        autocompletion=complete_execution,
+    ),
 ]
 _LEAST_OF_AN_ID = 8
 
