@@ -68,8 +68,8 @@ def evaluate(
 
     \b
     Examples:
-      mixseek evaluate "Name three uses of bamboo." "Scaffolding, paper, food." -c configs/evaluator.toml
-      mixseek evaluate "What is 6 times 7?" --file answer.md --reference 42 -f json
+      mixseek evaluate "Name two uses of bamboo." "Paper and scaffolding."
+      mixseek evaluate "6 times 7?" --file answer.md --reference 42 -f json
       cat answer.md | mixseek evaluate "Name three uses of bamboo."
     """
     use_format(Format.JSON if output_format is EvaluationFormat.JSON else Format.TEXT)

@@ -98,8 +98,8 @@ def member(
     \b
     Examples:
       mixseek member "What is bamboo?" --agent plain --model openai:gpt-5-mini
-      mixseek member "What is new in Python?" -c configs/agents/team.toml --name researcher -f json
-      mixseek member "The 20th prime?" -c configs/agents/coder.toml --temperature 0 --timeout 60
+      mixseek member "Any news?" -c configs/agents/team.toml --name researcher
+      mixseek member "The 20th prime?" -c configs/agents/coder.toml -f json
     """
     use_format(Format.JSON if output_format is MemberFormat.JSON else Format.TEXT)
     _check_choice(config, agent, name)

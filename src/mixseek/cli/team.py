@@ -93,8 +93,8 @@ def team(
     \b
     Examples:
       mixseek team "Name three uses of bamboo." -c configs/agents/team.toml
-      mixseek team --prompt-file task.md -c configs/agents/team.toml --evaluate -f json
-      mixseek team "What is 6 times 7?" -c configs/agents/team.toml --evaluate --reference 42 --save-db
+      mixseek team --prompt-file task.md --evaluate -f json
+      mixseek team "What is 6 times 7?" --evaluate --reference 42 --save-db
     """
     use_format(output_format)
     place = locate_workspace(workspace)
