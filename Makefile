@@ -7,7 +7,7 @@ EXTRAS := dev code local logfire mcp otel web
 .PHONY: demo test check docs transcripts soak bench format constraints clean bubblewrap chromium
 
 demo: .venv/ready
-	@$(BIN)/python examples/competition.py
+	@$(BIN)/mixseek demo
 
 test: .venv/ready bubblewrap chromium
 	$(BIN)/pytest -n 2 --dist worksteal

@@ -91,10 +91,10 @@ def _write(run: Run, name: str, text: str) -> None:
 
 
 def test_init_writes_a_file_of_every_kind_and_each_is_valid(run: Run) -> None:
-    assert run("config", "init") == Ran(0, "".join(f"wrote {file}\n" for file in FILES), "")
+    assert run("config", "init") == Ran(0, "".join(f"wrote {file}\n" for file in [*FILES, ".gitignore"]), "")
     for kind, file in zip(KINDS, FILES, strict=True):
         assert run("config", "validate", file) == Ran(0, f"{file}: ok ({kind})\n", "")
-    assert sorted(path.name for path in run.workspace.rglob("*") if path.name.startswith(".")) == []
+    assert sorted(path.name for path in run.workspace.rglob("*") if path.name.startswith(".")) == [".gitignore"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,7 +159,9 @@ def test_the_prompt_builder_file_holds_the_default_templates(run: Run) -> None:
     text = (run.workspace / "configs/prompt_builder.toml").read_text()
     assert text.startswith("# UserPromptBuilder 設定ファイル\n# 生成日時: 20")
     assert "#   - {{ user_prompt }}            : 元のユーザプロンプト\n" in text
-    assert tomli.loads(text)["prompt_builder"] == PromptBuilderSettings().model_dump(exclude={"round_prompt"})
+    assert tomli.loads(text)["prompt_builder"] == PromptBuilderSettings().model_dump(
+        exclude={"language", "round_prompt"}
+    )
 
 
 def test_the_starter_files_state_the_defaults(run: Run) -> None:

@@ -1,7 +1,6 @@
 """``mixseek config``: write, show, list and validate configuration files."""
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import BaseModel
 
+from mixseek.cli.files import EXISTS, keep_out_of_git, make_directory, write
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
 from mixseek.config.checks import type_of_metric
 from mixseek.config.kinds import KINDS, ORCHESTRATOR, PROMPT_BUILDER, Kind
@@ -25,7 +25,6 @@ from mixseek.errors import ConfigurationError, MissingFileError, Problem
 __all__ = ["app"]
 
 _WIDEST_VALUE = 80
-_EXISTS = "exists already: use --force to overwrite it"
 _NAMED_IN = " (named in "
 
 app = typer.Typer(
@@ -67,52 +66,15 @@ def init(
       mixseek config init -w my-workspace --component evaluator
     """
     if workspace is not None:
-        _make_directory(workspace)
+        make_directory(workspace)
     manager = ConfigurationManager(workspace)
     wanted = [KINDS[component]] if component else list(KINDS.values())
     if not force and all(os.path.lexists(manager.default_file(kind)) for kind in wanted):
-        raise ConfigurationError([Problem(_EXISTS, _shown(manager, kind)) for kind in wanted])
+        raise ConfigurationError([Problem(EXISTS, _shown(manager, kind)) for kind in wanted])
     for kind in needed_with(wanted[0]) if component else wanted:
         # What is only needed beside the wanted file is never overwritten.
-        _write(manager, kind, force=force and kind in wanted)
-
-
-def _make_directory(workspace: Path) -> None:
-    try:
-        workspace.expanduser().mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        return  # told as what it is when it is opened as a workspace
-    except OSError as error:
-        raise ConfigurationError(f"workspace {str(workspace)!r} cannot be created: {error.strerror}") from error
-
-
-def _write(manager: ConfigurationManager, kind: Kind, *, force: bool) -> None:
-    shown = _shown(manager, kind)
-    try:
-        _put(manager.default_file(kind), starter_text(kind), force=force)
-        print_line(f"wrote {shown}")
-    except FileExistsError:
-        print_line(f"kept {shown}: {_EXISTS}")
-    except OSError as error:
-        raise ConfigurationError(Problem(f"cannot be written: {error.strerror}", shown)) from error
-
-
-def _put(file: Path, text: str, *, force: bool) -> None:
-    """The whole file or nothing: it is written beside its place and then given its name."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        temporary.chmod(0o644)
-        if force:
-            temporary.replace(file)
-        else:
-            # Unlike a rename, a link fails when the name is taken, whoever took it since we looked.
-            file.hardlink_to(temporary)
-    finally:
-        temporary.unlink(missing_ok=True)
+        write(manager.workspace.root, _shown(manager, kind), starter_text(kind), force=force and kind in wanted)
+    keep_out_of_git(manager.workspace.root)
 
 
 def _shown(manager: ConfigurationManager, kind: Kind) -> str:

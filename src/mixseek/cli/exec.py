@@ -41,7 +41,7 @@ from mixseek.events import Listener
 from mixseek.records import Attachment, ExecutionSummary
 from mixseek.redaction import Redactor
 
-__all__ = ["app"]
+__all__ = ["app", "exit_code", "play"]
 
 EXIT_SOME_FAILED = 1
 EXIT_NO_RESULT = 2
@@ -108,7 +108,7 @@ def exec_(
     task = read_given(prompt, prompt_file, place)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
-        summary, progress = _play(settings, task, attachments, redactor, listeners)
+        summary, progress = play(settings, task, attachments, redactor, listeners)
     print_summary(summary, output_format, redactor, progress.scores)
     best = redactor.text(summary.team_results[0].submission_content) if summary.team_results else None
     is_written = write_answer(best, answer_to)
@@ -118,7 +118,7 @@ def exec_(
         given = None if workspace is None else str(workspace)
         tell_of_interruption(summary, has_begun=has_begun, workspace=given)
         leave_interrupted()
-    raise typer.Exit(_exit_code(summary, is_written=is_written and is_told))
+    raise typer.Exit(exit_code(summary, is_written=is_written and is_told))
 
 
 _OPTIONS = {"orchestrator": {"timeout_per_team_seconds": "--timeout", "reference": "--reference"}}
@@ -138,13 +138,14 @@ def _rehearse(settings: RunSettings) -> None:
     asyncio.run(Orchestrator(settings.orchestrator, save_db=False).rehearse())
 
 
-def _play(
+def play(
     settings: RunSettings,
     prompt: str,
     attachments: Sequence[Attachment],
     redactor: Redactor,
     listeners: Sequence[Listener],
 ) -> tuple[ExecutionSummary, Progress]:
+    """Play, show on standard error what happens, and come back with what came of it; Ctrl-C ends it gracefully."""
     # Imported when all files are right: a mistake in one is told without the second it takes to load model code.
     from mixseek.orchestrator import Orchestrator
 
@@ -161,7 +162,8 @@ def _play(
     return summary, progress
 
 
-def _exit_code(summary: ExecutionSummary, *, is_written: bool = True) -> int:
+def exit_code(summary: ExecutionSummary, *, is_written: bool = True) -> int:
+    """What the command ends with."""
     if not summary.team_results:
         return EXIT_NO_RESULT
     return EXIT_SOME_FAILED if summary.failed_teams_info or not is_written else 0

@@ -147,6 +147,8 @@ _PROMPT_BUILDER = '''\
 # 生成日時: {date}
 
 [prompt_builder]
+# language = "ja"                 # MixSeekがモデルに伝えるほかの文章の言語（"ja" または "en"）
+
 # Teamに渡すユーザプロンプトのJinja2テンプレート
 # 利用可能なプレースホルダー変数:
 #   - {{{{ user_prompt }}}}            : 元のユーザプロンプト
