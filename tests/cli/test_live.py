@@ -50,3 +50,33 @@ def test_a_terminal_shows_every_team_while_it_plays_and_finished_rounds_above(
     assert lines[whole + 1] == "Leader board"
     assert sum(": round " in line for line in lines[:whole]) == 4
     assert not any(" Phase " in line for line in lines)
+
+
+def test_a_terminal_that_is_made_narrower_shows_one_picture_and_not_two(
+    server: ModelServerProcess, tmp_path: Path
+) -> None:
+    write_workspace(tmp_path, teams=40, max_rounds=1, base_url=server.base_url, orchestrator="min_rounds = 1")
+    server.fault("hang_before_headers", model="leader-b")
+    with Terminal(_command(tmp_path), env=_environment()) as terminal:
+        terminal.until(lambda: "39 finished" in terminal.text())
+        terminal.until(lambda: any(line.startswith(" and 25 more: ") for line in terminal.screen.display))
+        terminal.resize(50, 24)
+        terminal.until(lambda: _is_whole(terminal) and not any("Tokens" in line for line in terminal.screen.display))
+        picture = terminal.screen.display
+        assert sum(line.startswith(" Team  ") for line in picture) == 1
+        assert sum(" rounds · " in line for line in picture) == 1
+
+
+def _is_whole(terminal: Terminal) -> bool:
+    return any(" rounds · " in line for line in terminal.screen.display)
+
+
+@pytest.mark.parametrize("terminal_kind", ["dumb", ""])
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(
+    terminal_kind: str, server: ModelServerProcess, tmp_path: Path
+) -> None:
+    write_workspace(tmp_path, teams=1, max_rounds=1, base_url=server.base_url, orchestrator="min_rounds = 1")
+    with Terminal(_command(tmp_path), env=_environment(TERM=terminal_kind)) as terminal:
+        assert terminal.wait() == 0
+    assert b"\x1b" not in terminal.raw
+    assert "a: round 1 finished, score " in terminal.text()

@@ -30,6 +30,8 @@ from mixseek.redaction import Redactor
 __all__ = ["is_live", "showing"]
 
 _TICK_SECONDS = 0.1
+# With hundreds of teams a picture takes milliseconds; the run has the processor for the rest of the time.
+_REST_FOR_WORK = 25
 _LAST_PAINT_SECONDS = 5.0
 _LONGEST_LINE = 100_000
 
@@ -108,8 +110,11 @@ class _Painter:
 
     def _work(self) -> None:
         try:
-            while not self._ends.wait(_TICK_SECONDS):
+            pause = _TICK_SECONDS
+            while not self._ends.wait(pause):
+                begun = time.thread_time()
                 self._tick()
+                pause = max(_TICK_SECONDS, _REST_FOR_WORK * (time.thread_time() - begun))
             self._paint(self._taken_in(), last=True)
         except (OSError, ValueError):
             # The terminal is gone; the run goes on without it.
