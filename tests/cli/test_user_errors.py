@@ -350,6 +350,31 @@ def a_mistake_as_json(place: Place) -> None:
 def unknown_kind(place: Place) -> None: ...
 
 
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+@mistake("init", "new", "--template", "reserch")
+def unknown_template(place: Place) -> tuple[str, ...]:
+    return ("--without-workspace",)
+
+
+@mistake("init")
+def init_where_files_are(place: Place) -> tuple[str, ...]:
+    return (str(place.root), "--without-workspace")
+
+
+@mistake("team", "the task", "-c", "configs/agents/nobody.toml")
+def team_file_missing(place: Place) -> None: ...
+
+
+@mistake("member", "the task")
+def no_member_named(place: Place) -> None: ...
+
+
+@mistake("evaluate", "the question", " ")
+def nothing_to_evaluate(place: Place) -> None: ...
+
+
 # --- executions -------------------------------------------------------------------------------------------------------
 
 
