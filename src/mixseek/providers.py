@@ -6,13 +6,14 @@
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import Protocol
 
 from mixseek.embedded import PREFIX
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.plugins import Provider, providers
 
-__all__ = ["OwnServer", "check_model", "find_provider", "key_of", "missing_key", "split_model_id"]
+__all__ = ["OwnServer", "check_model", "find_provider", "key_of", "missing_key", "missing_package", "split_model_id"]
 
 
 class OwnServer(Protocol):
@@ -60,6 +61,23 @@ def missing_key(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[
     return None if own_server else _set_one(prefix, provider.key_variables)
 
 
+def missing_package(prefix: str, servers: Mapping[str, OwnServer]) -> str | None:
+    """What to install for the models of a provider, in words; None if it is there, or not known to be needed."""
+    provider = None if prefix in servers else find_provider(prefix)
+    extra = "openai" if prefix in servers else provider.extra if provider else None
+    package = _PACKAGES.get(extra or "")
+    if package is None or _is_there(package):
+        return None
+    return f'models of {prefix!r} need a package: pip install "mixseek[{extra}]"'
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of what it is part of
+        return False
+
+
 def check_model(model_id: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> list[Problem]:
     """What is wrong with the name of a model, before it is called: an unknown provider, or one without its key."""
     try:
@@ -88,6 +106,19 @@ def _prefixes() -> Iterator[str]:
         yield name
         yield from providers.get(name).aliases
 
+
+# What an extra installs, by the name it is imported under.
+_PACKAGES = {
+    "anthropic": "anthropic",
+    "bedrock": "boto3",
+    "cohere": "cohere",
+    "google": "google.genai",
+    "groq": "groq",
+    "huggingface": "huggingface_hub",
+    "local": "xllamacpp",
+    "mistral": "mistralai",
+    "openai": "openai",
+}
 
 # --- the built-in providers -----------------------------------------------------------------------------------------
 

@@ -45,7 +45,14 @@ from mixseek.config.kinds import (
 )
 from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
 from mixseek.config.masking import mask
-from mixseek.config.model_names import KnownProviders, Server, models_without_key, unknown_models
+from mixseek.config.model_names import (
+    KnownProviders,
+    NamedModel,
+    Server,
+    all_models,
+    models_without_key,
+    unknown_models,
+)
 from mixseek.config.problems import no_such_file, problem_at, problems_of
 from mixseek.config.reading import Dotenv, read_dotenv, read_text, read_toml, referred_file
 from mixseek.config.schema import (
@@ -392,6 +399,31 @@ class ConfigurationManager:
         templates = self.workspace.prompt_templates
         there = [templates] if templates.is_dir() and templates.is_relative_to(below) else []
         return sorted(below.rglob("*.toml")) + there
+
+    def models(self) -> tuple[tuple[NamedModel, ...], tuple[Problem, ...]]:
+        """Every model the workspace's files name or would ask by default, and what is wrong with these files."""
+        findings = _Findings()
+        named: list[NamedModel] = []
+        for kind, file in self._files_with_models(findings):
+            reading = self._read(kind, kind.model, file, findings)
+            for path, model in all_models(kind.model, reading.values, self.workspace):
+                place = reading.place(path)
+                named.append(NamedModel(model, place.file or "", show_path(place.key)))
+        return tuple(dict.fromkeys(named)), tuple(dict.fromkeys(findings.problems))
+
+    def _files_with_models(self, findings: _Findings) -> list[tuple[Kind, Path | None]]:
+        """All files of settings; where there is a competition, also the defaults of files that are not there."""
+        found: list[tuple[Kind, Path | None]] = []
+        for file in self.files():
+            try:
+                if file.suffix == ".toml":
+                    found.append((detect_kind(self._document(file), file, self._shown(file)), file))
+            except ConfigurationError as error:
+                findings.problems += error.problems
+        kinds = {kind for kind, _ in found}
+        if ORCHESTRATOR in kinds:
+            found += [(kind, None) for kind in (EVALUATOR, JUDGMENT) if kind not in kinds]
+        return found
 
     def file_of(self, settings: BaseModel) -> str | None:
         """The file settings were read from, as messages name it; None for defaults."""

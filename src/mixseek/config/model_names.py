@@ -25,7 +25,7 @@ from mixseek.providers import OwnServer, check_model, find_provider, missing_key
 from mixseek.records import AgentType
 from mixseek.workspace import Workspace
 
-__all__ = ["KnownProviders", "Server", "models_without_key", "unknown_models"]
+__all__ = ["KnownProviders", "NamedModel", "Server", "all_models", "models_without_key", "unknown_models"]
 
 Fault = tuple[KeyPath, str]
 _Named = tuple[KeyPath, str]
@@ -46,6 +46,23 @@ class KnownProviders:
 
     servers: Mapping[str, OwnServer]
     environ: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model and the place in a file, or the default, that names it."""
+
+    model: str
+    file: str
+    key: str
+
+
+def all_models(model: type[BaseModel], values: Mapping[str, Any], workspace: Workspace) -> Iterator[_Named]:
+    """Every model a file names or a run by it would ask, defaults included, each place once."""
+    if model is OrchestratorSettings:
+        return  # it has prices of models, but asks none
+    found = [*_named_models(model, values), *_asked_models(model, values, workspace)]
+    yield from ((path, name) for path, name in dict.fromkeys(found) if _prefix(name) is not None)
 
 
 def unknown_models(

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 from genai_prices import calc_price
 from pydantic_ai import ModelResponse
+from pydantic_ai.usage import RequestUsage
 
 from mixseek.config.schema import PriceSettings
 from mixseek.embedded import PREFIX
+from mixseek.providers import find_provider
 
 __all__ = ["PriceList"]
 
@@ -18,6 +20,16 @@ class PriceList:
         self._own = dict(own or {})
         # Looking a stranger up costs as much as a tenth of a call, and it stays a stranger.
         self._unknown: set[tuple[str | None, ...]] = set()
+
+    def knows(self, model: str) -> bool:
+        """Whether calls of ``model`` have a price; those of a server of one's own are the settings' alone."""
+        prefix, _, name = model.partition(":")
+        provider = find_provider(prefix)
+        if model in self._own or prefix == PREFIX:
+            return True
+        if provider is None:
+            return False
+        return any(_is_listed(name, known) for known in (provider.prefix, prefix.partition("-")[0]))
 
     def cost(self, model: str, answer: ModelResponse) -> float | None:
         """US dollars for one answer of ``model``; None if no price is known."""
@@ -35,6 +47,14 @@ class PriceList:
             return None
         except ValueError:  # counts that contradict each other cannot be priced
             return None
+
+
+def _is_listed(name: str, provider: str) -> bool:
+    try:
+        calc_price(RequestUsage(), name, provider_id=provider)
+    except LookupError:
+        return False
+    return True
 
 
 def _listed_cost(answer: ModelResponse) -> float:

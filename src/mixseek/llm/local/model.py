@@ -156,7 +156,7 @@ class LocalModel(ComputedModel):
     ) -> Body:
         instructions = [part.content for part in self._get_instruction_parts(messages, parameters) or ()]
         if form.tools and not form.is_bare:
-            instructions.append(tool_words(form.tools, may_answer=form.may_answer))
+            instructions.append(tool_words(form.tools, messages, may_answer=form.may_answer))
         body: Body = {
             "messages": chat_messages(messages, "\n\n".join(instructions), calls=bool(form.tools)),
             "max_tokens": settings.get("max_tokens") or _DEFAULT_MAX_TOKENS,

@@ -25,6 +25,8 @@ __all__ = ["ChatMessage", "chat_messages", "tool_words"]
 
 ChatMessage = dict[str, str]
 
+_LONGEST_EXAMPLE = 160
+
 # A text that others wrote must not open or close a turn.
 _MARK_OF_A_TURN = re.compile(r"<\|(\w+)\|>")
 
@@ -48,12 +50,30 @@ def chat_messages(messages: Sequence[ModelMessage], instructions: str, *, calls:
     return said
 
 
-def tool_words(tools: Sequence[ToolDefinition], *, may_answer: bool) -> str:
-    """What a model is told of its tools; short, since it reads no faster than it writes."""
+def tool_words(tools: Sequence[ToolDefinition], messages: Sequence[ModelMessage], *, may_answer: bool) -> str:
+    """What a model is told of its tools; short, since it reads no faster than it writes.
+
+    It ends with an example, in the user's own words: without one, the smallest models write names and not sentences.
+    """
     lines = [f"- {tool.name}: {tool.description or 'no description'} Arguments: {_arguments(tool)}" for tool in tools]
     forms = ['{"tool": name, "arguments": {...}} to use a tool']
     forms += ['{"answer": text} to answer'] if may_answer else []
-    return "\n".join(["Tools:", *lines, f"Write JSON: {', or '.join(forms)}."])
+    example = json.dumps(_example(tools[0], messages), ensure_ascii=False)
+    return "\n".join(["Tools:", *lines, f"Write JSON: {', or '.join(forms)}.", f"For example: {example}"])
+
+
+def _example(tool: ToolDefinition, messages: Sequence[ModelMessage]) -> dict[str, Any]:
+    words = _first_words(messages)
+    properties = tool.parameters_json_schema.get("properties", {})
+    arguments = {name: words for name, schema in properties.items() if _kind(schema) == "string"}
+    return {"tool": tool.name, "arguments": arguments}
+
+
+def _first_words(messages: Sequence[ModelMessage]) -> str:
+    """The first line of what the user said that is no heading."""
+    said = (text for role, text in _said(messages, calls=False) if role == "user")
+    lines = (line.strip() for text in said for line in text.splitlines())
+    return next((line for line in lines if line and not line.startswith("#")), "")[:_LONGEST_EXAMPLE]
 
 
 def _arguments(tool: ToolDefinition) -> str:
