@@ -1,8 +1,10 @@
-"""No test speaks to anything but this machine."""
+"""No model call of a test leaves this machine; weights of the embedded model are fetched once, into the checkout."""
 
 import os
+from pathlib import Path
 
 import pydantic_ai.models
 
 pydantic_ai.models.ALLOW_MODEL_REQUESTS = False
 os.environ["MIXSEEK_ONLY_LOOPBACK"] = "1"
+os.environ.setdefault("MIXSEEK_CACHE", str(Path(__file__).parent.parent / ".cache"))

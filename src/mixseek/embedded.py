@@ -11,7 +11,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 
-__all__ = ["CACHE_VARIABLE", "FETCHABLE", "PREFIX", "Weights", "cache_directory", "fault_in", "file_of", "is_fetched"]
+__all__ = [
+    "CACHE_VARIABLE",
+    "FETCHABLE",
+    "PREFIX",
+    "Weights",
+    "cache_directory",
+    "fault_in",
+    "file_of",
+    "is_fetched",
+    "place_of",
+]
 
 PREFIX = "local"
 CACHE_VARIABLE = "MIXSEEK_CACHE"
@@ -67,14 +77,18 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
 def file_of(name: str, root: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """The file a name stands for, there or not; relative paths start at ``root``."""
     weights = FETCHABLE.get(name)
-    return root / Path(name).expanduser() if weights is None else cache_directory(environ) / "models" / weights.file
+    return root / Path(name).expanduser() if weights is None else place_of(weights, environ)
+
+
+def place_of(weights: Weights, environ: Mapping[str, str] = os.environ) -> Path:
+    """The file that fetched weights are kept in."""
+    return cache_directory(environ) / "models" / weights.file
 
 
 def is_fetched(weights: Weights, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether weights are in the cache, by their size; their hash is looked at when they are loaded."""
-    file = file_of(weights.name, Path(), environ)
     try:
-        return file.stat().st_size == weights.size
+        return place_of(weights, environ).stat().st_size == weights.size
     except OSError:
         return False
 

@@ -1,7 +1,7 @@
 """``mixseek exec``: one competition; its progress goes to standard error, its result to standard output."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -103,7 +103,7 @@ def exec_(
         if prompt is not None or prompt_file is not None:
             read_given(prompt, prompt_file, place)
         _rehearse(settings)
-        _print_plan(settings, output_format)
+        _print_plan(settings, manager.environ, output_format)
         return
     task = read_given(prompt, prompt_file, place)
     redactor = redactor_of(manager.environ, settings.providers)
@@ -172,8 +172,8 @@ def exit_code(summary: ExecutionSummary, *, is_written: bool = True) -> int:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def _print_plan(settings: RunSettings, output: Format) -> None:
-    plan = plan_of(settings)
+def _print_plan(settings: RunSettings, environ: Mapping[str, str], output: Format) -> None:
+    plan = plan_of(settings, environ)
     if output is Format.JSON:
         print_json(plan.as_json())
         return

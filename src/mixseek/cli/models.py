@@ -13,7 +13,7 @@ from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json
 from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.config.model_names import NamedModel
 from mixseek.config.schema import OrchestratorSettings, PriceSettings, ProvidersSettings
-from mixseek.embedded import FETCHABLE, PREFIX, Weights, fault_in, file_of, is_fetched
+from mixseek.embedded import FETCHABLE, PREFIX, Weights, fault_in, is_fetched, place_of
 from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
 from mixseek.providers import check_model, missing_package, split_model_id
 from mixseek.redaction import Redactor
@@ -110,7 +110,7 @@ def _not_fetched(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def _fetchable(weights: Weights, environ: Mapping[str, str]) -> dict[str, Any]:
-    file = file_of(weights.name, Path(), environ)
+    file = place_of(weights, environ)
     return {
         "model": f"{PREFIX}:{weights.name}",
         "fetched": is_fetched(weights, environ),

@@ -1,6 +1,6 @@
 """What a run would do, told without doing it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ from mixseek.config.checks import later_fields, type_of_metric
 from mixseek.config.layers import show_path
 from mixseek.config.manager import RunSettings
 from mixseek.config.schema import EvaluatorSettings, TeamSettings
+from mixseek.embedded import FETCHABLE, PREFIX, is_fetched
 from mixseek.metrics import CODE_METRICS
 
 __all__ = ["Plan", "idle_settings", "plan_of"]
@@ -59,6 +60,8 @@ class Plan:
     timeout_per_team_seconds: int
     calls: int
     """Every round played, every member asked once a round and using no tool, no call tried again."""
+    fetches: tuple[str, ...]
+    """Embedded models whose weights are not on this machine yet."""
 
     def lines(self) -> list[str]:
         """The plan for people."""
@@ -73,6 +76,7 @@ class Plan:
             *lines,
             f"{self.calls} model calls, if every round is played, each member is asked once a round and uses no tool",
             "More, if members are asked again, their models go on after a tool, or calls are tried again",
+            *(f"A run would first fetch the weights of {name}" for name in self.fetches),
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -90,18 +94,32 @@ class Plan:
         return {"dry_run": True, **plan}
 
 
-def plan_of(settings: RunSettings) -> Plan:
+def plan_of(settings: RunSettings, environ: Mapping[str, str]) -> Plan:
     """What a run by these settings would do."""
     orchestrator = settings.orchestrator
+    teams, metrics = tuple(map(_team, settings.teams)), _metrics(settings.evaluator)
     return Plan(
-        teams=tuple(map(_team, settings.teams)),
-        metrics=_metrics(settings.evaluator),
+        teams=teams,
+        metrics=metrics,
         judgment=settings.judgment.model,
         min_rounds=orchestrator.min_rounds,
         max_rounds=orchestrator.max_rounds,
         timeout_per_team_seconds=orchestrator.timeout_per_team_seconds,
         calls=sum(_calls(settings, team) for team in settings.teams),
+        fetches=_fetches(settings, teams, metrics, environ),
     )
+
+
+def _fetches(
+    settings: RunSettings, teams: Sequence[_TeamPlan], metrics: Sequence[_Asked], environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    asked = [*(one for team in teams for one in (team.leader, *team.members)), *metrics]
+    models = {settings.judgment.model, *(model for one in asked for model in (one.model, *one.fallback_models))}
+    known = {
+        f"{PREFIX}:{name}": weights for name, weights in FETCHABLE.items() if PREFIX not in settings.providers.providers
+    }
+    missing = [weights for model, weights in known.items() if model in models and not is_fetched(weights, environ)]
+    return tuple(f"{weights.name}, {weights.megabytes} MB" for weights in missing)
 
 
 def _team(team: TeamSettings) -> _TeamPlan:

@@ -911,7 +911,8 @@ class LocalSettings(Settings):
         default=None, description="Most answers computed at once; absent: one for each core, at most 4."
     )
     threads: Count | None = Field(
-        default=None, description="Threads for one answer; absent: the cores, shared by the answers computed at once."
+        default=None,
+        description="Threads for one answer; absent: 1 for the embedded model, else an equal share of the cores.",
     )
 
 

@@ -176,10 +176,12 @@ def _server(options: Options) -> Any:
     params.n_ctx = options.n_ctx
     params.n_parallel = 1
     params.n_batch = params.n_ubatch = _TOKENS_A_STEP
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
+    # The threads that share the work on one answer do not survive a fork, and are waited for in vain.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1 if _is_forked else options.threads
     # Prompts of the past are no use to an answer that is to be computed afresh.
     params.cache_ram_mib = 0
     params.verbosity = -1
+    params.warmup = False
     # It cannot but listen on this machine as well: one thread at a free port, and nobody knows the key.
     params.port = 0
     params.n_threads_http = 1
@@ -237,6 +239,7 @@ class _Heard:
 _engines: dict[Options, Engine] = {}
 _all: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 _lock = threading.Lock()
+_is_forked = False
 
 
 def hold(options: Options, ready: Ready) -> Engine:
@@ -269,8 +272,8 @@ def _end_all() -> None:
 
 
 def _forget_all() -> None:
-    global _lock
-    _lock = threading.Lock()
+    global _lock, _is_forked
+    _lock, _is_forked = threading.Lock(), True
     for engine in list(_all):
         engine.abandon()
     _engines.clear()

@@ -64,7 +64,8 @@ class LocalModel(ComputedModel):
         self._name = name
         self._environ = environ
         self._weights = FETCHABLE.get(name)
-        self._options = _options(file_of(name, root or Path.cwd(), environ), settings or LocalSettings())
+        file, settings = file_of(name, root or Path.cwd(), environ), settings or LocalSettings()
+        self._options = _options(file, settings, is_tiny=self._weights is not None)
         self._held: Engine | None = None
 
     @property
@@ -180,10 +181,12 @@ class LocalModel(ComputedModel):
         )
 
 
-def _options(file: Path, settings: LocalSettings) -> Options:
+def _options(file: Path, settings: LocalSettings, *, is_tiny: bool) -> Options:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     lanes = settings.max_concurrency or min(_MOST_LANES, cores)
-    return Options(file, settings.n_ctx, lanes, settings.threads or max(1, cores // lanes))
+    # What is computed in no time gains nothing from threads that wait for each other.
+    threads = 1 if is_tiny else max(1, cores // lanes)
+    return Options(file, settings.n_ctx, lanes, settings.threads or threads)
 
 
 def _usual(weights: Weights | None, settings: ModelSettings) -> Body:

