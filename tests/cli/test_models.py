@@ -127,7 +127,8 @@ async def test_check_of_a_server_that_is_down_fails_quickly_and_says_so(tmp_path
 async def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     code, out, err = await models("check")
     assert (code, out) == (2, "")
-    assert err == "mixseek: no workspace: give --workspace DIR or set MIXSEEK_WORKSPACE\n"
+    assert err.startswith("mixseek: no workspace: ")
+    assert len(err.splitlines()) == 1
     code, out, err = await models("check", "-w", str(tmp_path), "-f", "json")
     assert code == 2
     assert "names a model" in json.loads(out)["error"]["message"]
