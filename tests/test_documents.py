@@ -1,18 +1,16 @@
-"""What the README and the examples show is what happens."""
+"""What the examples and the pages show is what happens, and links lead somewhere."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mixseek.events import Event
-from mixseek.testing import ModelServer, scripted, write_workspace
+from mixseek.testing import ModelServer
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> str:
@@ -20,18 +18,12 @@ def run(*arguments: str | Path, cwd: Path | None = None) -> str:
     return ran.stdout
 
 
-def test_the_demo_prints_what_the_readme_shows() -> None:
-    [transcript] = re.findall(r"```text\n(Task: .*?)```", README, re.DOTALL)
-    start, end = without_counts(transcript).split("…\n")
-    printed = without_counts(run(ROOT / "examples" / "competition.py"))
-    assert printed.startswith(start)
-    assert printed.endswith(end)
-
-
-def without_counts(text: str) -> str:
-    """A prompt shows the teams that were on the board at its moment, so its length differs from run to run."""
-    lines = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
-    return re.sub(r"\d+ tokens in, \d+ out", "… tokens", lines)
+def test_the_example_of_a_competition_ends_with_its_board_answer_and_bill() -> None:
+    printed = run(ROOT / "examples" / "competition.py")
+    board = re.findall(r"│ (\d) +│ (Team \w) +│ ([\d.]+) │ (\d) +│", printed)
+    assert board == [("1", "Team A", "84.00", "3"), ("2", "Team B", "83.00", "2"), ("3", "Team C", "74.00", "3")]
+    ending = printed.partition("Best answer (Team A):\n")[2]
+    assert re.fullmatch(r"  Take stock, .*\n69 calls, \d+ tokens in, \d+ out\n", ending)
 
 
 def test_the_example_of_prompts_ends_with_the_leader_board() -> None:
@@ -40,22 +32,6 @@ def test_the_example_of_prompts_ends_with_the_leader_board() -> None:
         "#2 Beta - スコア: 83.50/100 (ラウンド数: 3)\n"
         "#3 Gamma - スコア: 74.00/100 (ラウンド数: 3)\n"
     )
-
-
-async def test_the_readmes_python_plays_a_competition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [block] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(block, names)
-    write_workspace(tmp_path, teams=2, max_rounds=1)
-    with scripted():
-        summary = await names["compete"](tmp_path, "task")
-    assert summary.total_teams == 2
-    assert capsys.readouterr().out.count("max_rounds_reached") == 2
-
-
-def test_the_readmes_workspace_transcript_is_what_config_init_prints(tmp_path: Path) -> None:
-    [shown] = re.findall(r"\$ mixseek config init -w my-workspace\n(.*?)```", README, re.DOTALL)
-    assert run("-m", "mixseek", "config", "init", "-w", "my-workspace", cwd=tmp_path) == shown
 
 
 def test_the_page_on_architecture_names_every_part() -> None:
@@ -73,6 +49,12 @@ def test_every_link_between_documents_leads_somewhere() -> None:
     ]
     within = [(page, link) for page, link in links if "://" not in link]
     assert [f"{page.relative_to(ROOT)}: {link}" for page, link in within if not leads_somewhere(page, link)] == []
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages - set(re.findall(r"\]\((\S+?)\)", index)) == set()
 
 
 def leads_somewhere(page: Path, link: str) -> bool:
