@@ -6,7 +6,6 @@ make docs
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import typer
@@ -65,8 +64,6 @@ def command_lines() -> Iterator[tuple[str, ...]]:
     """The words that call each command: none for ``mixseek`` itself, then ("exec",), ("config", "show") and so on."""
     yield ()
     for name, (module, _) in COMMANDS.items():
-        if find_spec(module) is None:
-            continue
         yield (name,)
         command = typer.main.get_command(import_module(module).app)
         if isinstance(command, TyperGroup):
