@@ -53,9 +53,8 @@ class _Listed:
 def list_(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = None) -> None:
     """List the models the files of a workspace name: where, and whether key, package and price are there.
 
-    Examples:
-
     \b
+    Examples:
       mixseek models list
       mixseek models list -w my-workspace -f json
     """
@@ -149,9 +148,8 @@ def pull(
 ) -> None:
     """Fetch the weights of the embedded model into the cache, if they are not there, and verify them.
 
-    Examples:
-
     \b
+    Examples:
       mixseek models pull
       MIXSEEK_CACHE=/srv/models mixseek models pull smollm2-135m
     """
@@ -195,7 +193,7 @@ def _fetch(weights: Weights) -> Path:
 def check(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL]...", help="Models to try; none: all that the workspace's files name."),
+        typer.Argument(metavar="MODEL", help="Models to try; none: all that the workspace's files name."),
     ] = None,
     timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds for one model.")] = 60,
     output: FormatOption = Format.TEXT,
@@ -205,9 +203,8 @@ def check(
 
     Exit codes: 0 all answered, 1 some did not, 2 none did or a mistake in the configuration, 130 Ctrl-C.
 
-    Examples:
-
     \b
+    Examples:
       mixseek models check
       mixseek models check local:smollm2-135m openai:gpt-5-mini
     """

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from pydantic_ai import ModelMessage, ModelRequest, ModelResponse, ModelSettings, RunContext, UserPromptPart
@@ -67,6 +68,8 @@ class LocalModel(ComputedModel):
         file, settings = file_of(name, root or Path.cwd(), environ), settings or LocalSettings()
         self._options = _options(file, settings, is_tiny=self._weights is not None)
         self._held: Engine | None = None
+        # Loops of several threads may share a model.
+        self._holding = Lock()
 
     @property
     def model_name(self) -> str:
@@ -89,7 +92,8 @@ class LocalModel(ComputedModel):
 
     async def aclose(self) -> None:
         """Let the weights go, if nobody else uses them; the next request loads them again."""
-        engine, self._held = self._held, None
+        with self._holding:
+            engine, self._held = self._held, None
         if engine is not None and drop(engine):
             await asyncio.to_thread(engine.join)
 
@@ -120,9 +124,10 @@ class LocalModel(ComputedModel):
         yield CompletedStreamedResponse(answer, model_request_parameters=model_request_parameters, replay_events=True)
 
     def _engine(self) -> Engine:
-        if self._held is None:
-            self._held = hold(self._options, self._make_ready)
-        return self._held
+        with self._holding:
+            if self._held is None:
+                self._held = hold(self._options, self._make_ready)
+            return self._held
 
     def _make_ready(self, stop: Callable[[], bool]) -> None:
         if self._weights is not None:

@@ -188,9 +188,9 @@ def _reason(words: str) -> str:
 
 
 def _words(error: OSError, directory: Path) -> str:
-    if error.errno in (errno.EROFS, errno.EACCES, errno.ENOSPC, errno.ENOTDIR, errno.EEXIST):
-        return f"{str(directory)!r} cannot be written: {error.strerror}; {CACHE_VARIABLE} names another directory"
-    return error.strerror or str(error)
+    if isinstance(error, TimeoutError):
+        return error.strerror
+    return f"{str(directory)!r} cannot be written: {error.strerror}; {CACHE_VARIABLE} names another directory"
 
 
 def _cannot(weights: Weights, why: str) -> FetchingError:
