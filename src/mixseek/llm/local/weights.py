@@ -189,7 +189,7 @@ def _reason(words: str) -> str:
 
 def _words(error: OSError, directory: Path) -> str:
     if isinstance(error, TimeoutError):
-        return error.strerror
+        return str(error.strerror)
     return f"{str(directory)!r} cannot be written: {error.strerror}; {CACHE_VARIABLE} names another directory"
 
 
