@@ -3,6 +3,9 @@
 make docs
 """
 
+import contextlib
+import io
+import os
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -10,10 +13,10 @@ from pathlib import Path
 
 import typer
 from typer.core import TyperGroup
-from typer.testing import CliRunner
 
 from mixseek import plugins
-from mixseek.cli.app import COMMANDS, app
+from mixseek.cli import main as main_command
+from mixseek.cli.app import COMMANDS
 from mixseek.config.checks import options_model
 from mixseek.config.reference import markdown, options_table
 from mixseek.metrics import CODE_METRICS
@@ -71,12 +74,23 @@ def command_lines() -> Iterator[tuple[str, ...]]:
 
 
 def _help(words: tuple[str, ...]) -> str:
-    name = " ".join(["mixseek", *words])
-    asked = CliRunner().invoke(app, [*words, "--help"], prog_name="mixseek", env={"COLUMNS": "80", "NO_COLOR": "1"})
-    if asked.exit_code != 0:
-        raise RuntimeError(f"{name} --help failed: {asked.output}")
-    text = "\n".join(line.rstrip() for line in asked.stdout.strip().splitlines())
-    return f"{'###' if len(words) > 1 else '##'} {name}\n\n```text\n{text}\n```\n"
+    text = "\n".join(line.rstrip() for line in _said([*words, "--help"]).strip().splitlines())
+    return f"{'###' if len(words) > 1 else '##'} {' '.join(['mixseek', *words])}\n\n```text\n{text}\n```\n"
+
+
+def _said(arguments: list[str]) -> str:
+    """What a command prints in a terminal of 80 columns."""
+    said, columns = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "80"
+    try:
+        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+            main_command(arguments)
+    finally:
+        if columns is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = columns
+    return said.getvalue()
 
 
 def _with_reference(page: str) -> str:

@@ -1,25 +1,17 @@
-"""The help of every command: there, quick, with an example, and as wide as a terminal; kept as transcripts.
+"""The help of every command: there, quick, with an example, and as wide as a terminal.
 
-``make transcripts`` writes ``transcripts/help/`` anew after a change that is meant.
+Its transcript is ``docs/commands.md``; ``make docs`` writes that anew after a change that is meant.
 """
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
-import typer
-from typer.core import TyperGroup
 
+from docs.generate import DOCS, command_lines
 from mixseek.cli import main
-from mixseek.cli.app import COMMANDS
 
-TRANSCRIPTS = Path(__file__).parent / "transcripts" / "help"
-WRITES = os.environ.get("MIXSEEK_WRITE_TRANSCRIPTS") == "1"
+TRANSCRIPT = (DOCS / "commands.md").read_text(encoding="utf-8")
 WIDEST = 80
 HEAVY = (
     "pydantic",
@@ -35,21 +27,7 @@ HEAVY = (
 )
 
 
-def _commands() -> Iterator[tuple[str, ...]]:
-    yield ()
-    for name, (module, _) in COMMANDS.items():
-        if find_spec(module) is None:
-            continue
-        yield (name,)
-        command = typer.main.get_command(import_module(module).app)
-        if isinstance(command, TyperGroup):
-            yield from ((name, inner) for inner in command.commands)
-
-
-ALL = list(_commands())
-
-
-@pytest.mark.parametrize("command", ALL, ids=" ".join)
+@pytest.mark.parametrize("command", list(command_lines()), ids=" ".join)
 def test_the_help_of_a_command_is_its_transcript_fits_a_terminal_and_has_an_example(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,18 +38,10 @@ def test_the_help_of_a_command_is_its_transcript_fits_a_terminal_and_has_an_exam
         main([*command, "--help"])
     assert ended.value.code == 0
     told = capsys.readouterr().out
-    kept = TRANSCRIPTS / f"{'-'.join(('mixseek', *command))}.txt"
-    if WRITES:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(told, encoding="utf-8")
-    assert told == kept.read_text(encoding="utf-8"), "run make transcripts"
+    assert f"{' '.join(('mixseek', *command))}\n\n```text\n{told.strip()}\n```\n" in TRANSCRIPT, "run make docs"
     assert [line for line in told.splitlines() if len(line) > WIDEST] == []
     assert "Examples:" in told
     assert f"  {' '.join(('mixseek', *command))}" in told.partition("Examples:")[2]
-
-
-def test_there_is_no_transcript_of_a_command_that_is_not_there() -> None:
-    assert {path.stem for path in TRANSCRIPTS.glob("*.txt")} == {"-".join(("mixseek", *command)) for command in ALL}
 
 
 def test_the_help_of_all_loads_nothing_heavy() -> None:

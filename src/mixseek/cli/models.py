@@ -28,7 +28,18 @@ EXIT_SOME_FAILED = 1
 EXIT_ALL_FAILED = 2
 EXIT_INTERRUPTED = 130
 
-app = typer.Typer(help="List, fetch and try models.", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(
+    help="""List, fetch and try models.
+
+    \b
+    Examples:
+      mixseek models list -w my-workspace
+      mixseek models check openai:gpt-5-mini
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 
 # --- list -------------------------------------------------------------------------------------------------------------
