@@ -105,6 +105,7 @@ def test_another_workspace_is_not_played_in(tmp_path: Path) -> None:
     assert ran == Ran(2, "", f"mixseek: {str(tmp_path)!r} is another workspace: name a new directory with -w\n")
 
 
-def test_a_number_of_rounds_that_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_played_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     assert _demo("--rounds", "11", cwd=tmp_path).code == 2
+    assert _demo(" ", cwd=tmp_path).code == 2
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ import typer
 
 from mixseek.cli.exec import exit_code, play
 from mixseek.cli.files import keep_out_of_git, make_directory, write
+from mixseek.cli.inputs import checked_text
 from mixseek.cli.interrupt import leave_interrupted
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, FormatOption, use_format, warn
@@ -57,13 +58,14 @@ def demo(
       mixseek demo "Why do we dream?" --rounds 2 -w /tmp/demo
     """
     use_format(output_format)
+    task = checked_text(prompt, "prompt")
     place = _demo_workspace(workspace)
     manager = ConfigurationManager(place, overrides=_overrides(rounds), options={"orchestrator": _OPTIONS})
     start_logging(place, Redactor.from_environment(manager.environ), logs)
     settings = manager.load_run_settings(manager.default_file(ORCHESTRATOR), for_a_run=True)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
-        summary, progress = play(settings, prompt, (), redactor, listeners)
+        summary, progress = play(settings, task, (), redactor, listeners)
     print_summary(summary, output_format, redactor, progress.scores)
     has_begun = progress.execution_id is not None
     is_told = has_begun and ReportFile(place, None).save(summary.execution_id)
@@ -91,9 +93,9 @@ def _demo_workspace(directory: Path) -> Workspace:
     if not there:
         warn(f"making a workspace in {place.root}")
         for name, text in files.items():
-            write(place.root, name, text, force=False, tell=warn)
-        keep_out_of_git(place.root, tell=warn)
-    elif len(there) < len(files) and _looks_like_another(there):
+            write(place.root, name, text, force=False, tell=None)
+        keep_out_of_git(place.root, tell=None)
+    elif _looks_like_another(there):
         # Its teams may be anyone's, and their models may cost money.
         raise ConfigurationError(f"{str(place.root)!r} is another workspace: name a new directory with -w")
     return place

@@ -14,6 +14,8 @@ __all__ = ["EXISTS", "keep_out_of_git", "make_directory", "write"]
 EXISTS = "exists already: use --force to overwrite it"
 _GITIGNORE = ".gitignore"
 
+Tell = Callable[[str], None]
+
 
 def make_directory(directory: Path) -> None:
     """Make a directory, unless there is one."""
@@ -25,18 +27,20 @@ def make_directory(directory: Path) -> None:
         raise ConfigurationError(f"workspace {str(directory)!r} cannot be created: {error.strerror}") from error
 
 
-def write(root: Path, name: str, text: str, *, force: bool, tell: Callable[[str], None] = print_line) -> None:
+def write(root: Path, name: str, text: str, *, force: bool, tell: Tell | None = print_line) -> None:
     """Write a file below ``root`` and tell of it; one that is there is kept, unless ``force``."""
     try:
         _put(root / name, text, force=force)
-        tell(f"wrote {name}")
+        told = f"wrote {name}"
     except FileExistsError:
-        tell(f"kept {name}: {EXISTS}")
+        told = f"kept {name}: {EXISTS}"
     except OSError as error:
         raise ConfigurationError(Problem(f"cannot be written: {error.strerror}", name)) from error
+    if tell is not None:
+        tell(told)
 
 
-def keep_out_of_git(root: Path, *, tell: Callable[[str], None] = print_line) -> None:
+def keep_out_of_git(root: Path, *, tell: Tell | None = print_line) -> None:
     """Keep keys and results out of a repository, where nobody has said yet what to keep out."""
     if not os.path.lexists(root / _GITIGNORE):
         text = files("mixseek.cli").joinpath("templates", "gitignore").read_text(encoding="utf-8")
