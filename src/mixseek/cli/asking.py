@@ -117,7 +117,9 @@ def bill_words(usage: Usage, cost_usd: float | None, seconds: float) -> str:
 
 def cost_words(cost_usd: float | None) -> str:
     """A sum of money; small ones have more digits, so that they do not look like nothing."""
-    return "cost not known" if cost_usd is None else f"{cost_usd:.{4 if cost_usd >= 0.001 else 6}f} USD"
+    if cost_usd is None:
+        return "cost not known"
+    return f"{cost_usd:.6f} USD" if 0 < cost_usd < 0.001 else f"{cost_usd:.4f} USD"
 
 
 def with_bill_last(told: dict[str, Any]) -> dict[str, Any]:
