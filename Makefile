@@ -10,7 +10,7 @@ demo: .venv/ready
 	@$(BIN)/mixseek demo
 
 test: .venv/ready bubblewrap chromium
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 4 --dist worksteal
 
 check: .venv/ready
 	$(BIN)/ruff check

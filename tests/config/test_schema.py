@@ -183,6 +183,7 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
             "team_user_prompt": DEFAULT_TEAM_USER_PROMPT,
             "evaluator_user_prompt": DEFAULT_EVALUATOR_USER_PROMPT,
             "judgment_user_prompt": DEFAULT_JUDGMENT_USER_PROMPT,
+            "language": "ja",
             "round_prompt": None,
         },
     ),
