@@ -190,7 +190,9 @@ def test_the_providers_own_tool_is_refused_where_the_provider_has_none() -> None
 async def test_the_providers_own_tool_is_refused_before_any_call_of_a_run(tmp_path: Path, server: ModelServer) -> None:
     config = _workspace(tmp_path, server, '[team.members.tool_settings.code_execution]\nbackend = "provider"\n')
     settings = load_orchestrator_settings(config, tmp_path)
-    told = r"team-a.toml: team.members\[0\].tool_settings.code_execution.backend: 'loopback:coder' cannot run code itself"
+    told = (
+        r"team-a.toml: team.members\[0\].tool_settings.code_execution.backend: 'loopback:coder' cannot run code itself"
+    )
     with pytest.raises(ConfigurationError, match=told):
         await Orchestrator(settings, save_db=False).execute("task")
     assert server.bill.total.requests == 0
