@@ -72,6 +72,7 @@ clean:
 # pip itself comes first: only a recent one takes its hashes from a constraints file. The project is installed last, as
 # a link to src/, since a directory has no hash.
 .venv/ready: constraints.txt pyproject.toml
+	@echo "setting up .venv, which takes a minute or two"
 	$(PYTHON) -m venv --clear .venv
 	sed -n '/^pip==/,/[^\\]$$/p' constraints.txt > .venv/pip.txt
 	$(BIN)/pip install --quiet --require-hashes -r .venv/pip.txt

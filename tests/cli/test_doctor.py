@@ -108,6 +108,15 @@ def test_what_is_wrong_is_told_with_its_remedy(
     assert "move journal.db away" in _found(told, "fail", "journal.db: file is not a database")["remedy"]
 
 
+def test_no_key_is_asked_for_a_model_that_nobody_would_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "demo"
+    with pytest.raises(SystemExit):
+        main(["init", str(place), "--template", "demo"])
+    _, told = _doctor(capsys, "-w", str(place))
+    providers = [one["message"] for one in told["findings"] if one["area"] == "providers"]
+    assert [message.partition(":")[0] for message in providers] == ["local"]
+
+
 def test_a_key_is_never_shown(
     workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

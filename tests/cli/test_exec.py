@@ -315,6 +315,22 @@ def test_a_dry_run_counts_no_calls_of_metrics_in_code(workspace: Path) -> None:
     assert "\n2 model calls, if every round is played" in told.stdout
 
 
+def test_a_dry_run_counts_no_calls_of_metrics_of_ones_own_but_tells_of_them(workspace: Path) -> None:
+    write_workspace(workspace, teams=1, members=0, max_rounds=1, base_url="http://127.0.0.1:9/v1")
+    (workspace / "own.py").write_text(
+        "from mixseek.evaluator.metrics import BaseMetric\n"
+        "from mixseek.records import MetricScore\n"
+        "class Own(BaseMetric):\n"
+        "    async def evaluate(self, user_query, submission, **more):\n"
+        "        return MetricScore(metric_name='Own', score=1.0)\n"
+    )
+    metric = '[[metrics]]\nname = "Own"\n[custom_metrics]\nOwn = {path = "own.py", class = "Own"}\n'
+    (workspace / "configs" / "evaluator.toml").write_text(metric)
+    told = _run(workspace, TASK, "--dry-run")
+    assert "\n2 model calls, if every round is played" in told.stdout
+    assert "metrics of yours ask a model" in told.stdout
+
+
 def test_help_tells_the_options_and_loads_no_model_code() -> None:
     code = (
         "import sys\nfrom mixseek.cli import main\ntry:\n    main(['exec', '--help'])\nexcept SystemExit:\n    pass\n"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import mixseek
 from mixseek.clock import timezone_from_environment
@@ -51,7 +51,6 @@ _OLDEST_PYTHON = (3, 11)
 _MB = 1024 * 1024
 _TOO_FULL, _NEARLY_FULL = 100 * _MB, 1024 * _MB
 _A_DAY = 86_400
-_OF_MODELS = frozenset({"model", "default_model", "fallback_models"})
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def _in_workspace(manager: ConfigurationManager) -> Iterator[Finding]:
     yield from _database(asyncio.run(database_health(workspace.database)), workspace)
     yield from _journal(journal_health(workspace.journal), workspace)
     yield from _place(workspace)
-    yield from _providers(manager, reports)
+    yield from _providers(manager)
 
 
 def _files(reports: list[Report]) -> Iterator[Finding]:
@@ -205,13 +204,14 @@ def _place(workspace: Workspace) -> Iterator[Finding]:
 # --- providers --------------------------------------------------------------------------------------------------------
 
 
-def _providers(manager: ConfigurationManager, reports: list[Report]) -> Iterator[Finding]:
+def _providers(manager: ConfigurationManager) -> Iterator[Finding]:
     try:
         servers = manager.get_providers_settings()
     except ConfigurationError:
         return  # told with the files
     environ = manager.environ
-    named = _by_provider(model for report in reports for one in report.settings for model in _models(one.model_dump()))
+    models, _ = manager.models()
+    named = _by_provider(one.model for one in models)
     for prefix, models in sorted(named.items()):
         yield _provider(prefix, models, servers, environ)
 
@@ -237,24 +237,6 @@ def _key_in_words(prefix: str, servers: ProvidersSettings, environ: Mapping[str,
     provider = find_provider(prefix)
     held = [name for name in provider.key_variables if environ.get(name)] if provider else []
     return f"{held[0]} is set" if held else "needs no key of ours"
-
-
-def _models(values: Any) -> Iterator[str]:
-    """Every name of a model in settings, at any depth."""
-    if isinstance(values, dict):
-        for name, value in values.items():
-            if name in _OF_MODELS:
-                yield from _names(value)
-            else:
-                yield from _models(value)
-    elif isinstance(values, list | tuple):
-        for value in values:
-            yield from _models(value)
-
-
-def _names(value: Any) -> Iterator[str]:
-    named = value if isinstance(value, list | tuple) else [value]
-    yield from (name for name in named if isinstance(name, str) and name != "none")
 
 
 def _by_provider(models: Iterable[str]) -> dict[str, list[str]]:

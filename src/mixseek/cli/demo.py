@@ -1,7 +1,9 @@
 """``mixseek demo``: a competition of three small teams on the embedded model, for whoever has no key yet."""
 
 import os
+import sys
 from pathlib import Path
+from shutil import which
 from typing import Annotated
 
 import typer
@@ -118,8 +120,13 @@ def _how_to_go_on(settings: RunSettings, place: Workspace) -> list[str]:
         f'  {file}{_line_of_model(file)}: model = "openai:gpt-5-mini"',
         f"  {place.root / '.env'}: OPENAI_API_KEY=...",
         "or all leaders at once, in the same .env: MIXSEEK_TEAM__LEADER__MODEL=openai:gpt-5-mini",
-        f"Then: mixseek exec PROMPT -w {place.root}",
+        f"Then: {_command()} exec PROMPT -w {place.root}",
     ]
+
+
+def _command() -> str:
+    """The command as it can be typed here: who plays by ``make`` has not put it on the path."""
+    return sys.argv[0] if Path(sys.argv[0]).name == "mixseek" and not which("mixseek") else "mixseek"
 
 
 def _line_of_model(file: Path) -> str:

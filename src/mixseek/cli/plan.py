@@ -60,6 +60,8 @@ class Plan:
     timeout_per_team_seconds: int
     calls: int
     """Every round played, every member asked once a round and using no tool, no call tried again."""
+    has_own_metrics: bool
+    """Whether there are metrics of classes of the user's own, which may ask models too and are not counted."""
     fetches: tuple[str, ...]
     """Embedded models whose weights are not on this machine yet."""
 
@@ -75,9 +77,13 @@ class Plan:
         return [
             *lines,
             f"{self.calls} model calls, if every round is played, each member is asked once a round and uses no tool",
-            "More, if members are asked again, their models go on after a tool, or calls are tried again",
+            f"More, if members are asked again, their models go on after a tool{self._own_metrics()}, "
+            "or calls are tried again",
             *(f"A run would first fetch the weights of {name}" for name in self.fetches),
         ]
+
+    def _own_metrics(self) -> str:
+        return ", metrics of yours ask a model" if self.has_own_metrics else ""
 
     def as_json(self) -> dict[str, Any]:
         """The plan for programs."""
@@ -98,6 +104,7 @@ def plan_of(settings: RunSettings, environ: Mapping[str, str]) -> Plan:
     """What a run by these settings would do."""
     orchestrator = settings.orchestrator
     teams, metrics = tuple(map(_team, settings.teams)), _metrics(settings.evaluator)
+    own = settings.evaluator.custom_metrics
     return Plan(
         teams=teams,
         metrics=metrics,
@@ -106,6 +113,7 @@ def plan_of(settings: RunSettings, environ: Mapping[str, str]) -> Plan:
         max_rounds=orchestrator.max_rounds,
         timeout_per_team_seconds=orchestrator.timeout_per_team_seconds,
         calls=sum(_calls(settings, team) for team in settings.teams),
+        has_own_metrics=any(type_of_metric(one, settings.evaluator) in own for one in settings.evaluator.metrics),
         fetches=_fetches(settings, teams, metrics, environ),
     )
 
@@ -135,17 +143,16 @@ def _metrics(evaluator: EvaluatorSettings) -> tuple[_Asked, ...]:
     return tuple(_Asked(one.name, kind, one.model or (None if kind in unknown else default)) for one, kind in kinds)
 
 
-def _in_code(evaluator: EvaluatorSettings) -> int:
-    """How many metrics ask nobody; one of a class of yours may."""
-    kinds = [type_of_metric(metric, evaluator) for metric in evaluator.metrics]
-    return sum(kind in CODE_METRICS and kind not in evaluator.custom_metrics for kind in kinds)
+def _judges(evaluator: EvaluatorSettings) -> int:
+    """How many metrics are known to ask a model."""
+    in_code = {*evaluator.custom_metrics, *CODE_METRICS}
+    return sum(type_of_metric(metric, evaluator) not in in_code for metric in evaluator.metrics)
 
 
 def _calls(settings: RunSettings, team: TeamSettings) -> int:
     # A leader with members asks for them in one answer and writes its submission in the next.
     leader = 2 if team.members else 1
-    judges = len(settings.evaluator.metrics) - _in_code(settings.evaluator)
-    each_round = leader + len(team.members) + judges
+    each_round = leader + len(team.members) + _judges(settings.evaluator)
     return each_round * settings.orchestrator.max_rounds + _judgments(settings)
 
 
