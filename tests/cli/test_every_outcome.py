@@ -198,7 +198,7 @@ def test_the_details_of_a_bug_are_in_the_log_and_with_verbose_on_the_console(
     def fail(*_given: object, **_named: object) -> None:
         raise LookupError("no luck")
 
-    monkeypatch.setattr("mixseek.cli.exec._play", fail)
+    monkeypatch.setattr("mixseek.cli.exec.play", fail)
     for more, is_shown in (([], False), (["-v"], True)):
         with pytest.raises(SystemExit):
             main(["exec", "task", *more])
