@@ -210,8 +210,8 @@ def _providers(manager: ConfigurationManager) -> Iterator[Finding]:
     except ConfigurationError:
         return  # told with the files
     environ = manager.environ
-    models, _ = manager.models()
-    named = _by_provider(one.model for one in models)
+    asked, _ = manager.models()
+    named = _by_provider(one.model for one in asked)
     for prefix, models in sorted(named.items()):
         yield _provider(prefix, models, servers, environ)
 
