@@ -2,7 +2,7 @@
 SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := dev code local logfire mcp otel web
+EXTRAS := dev code keyring local logfire mcp otel web
 
 .PHONY: demo test check docs transcripts soak bench format constraints clean bubblewrap chromium
 
