@@ -1,7 +1,5 @@
 """The file an answer is written to: tried before anything is paid for, and never seen half written."""
 
-import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +8,7 @@ import typer
 
 from mixseek.cli.output import warn
 from mixseek.errors import ConfigurationError, OutputError, Problem
+from mixseek.whole_file import try_to_write, write_whole
 
 __all__ = ["AnswerFile", "OutputOption", "answer_file", "writable_file", "write_answer"]
 
@@ -31,7 +30,7 @@ class AnswerFile:
     def write(self, answer: str) -> None:
         """Put the answer there, whole or not at all."""
         try:
-            _write(self.path, f"{answer}\n".encode("utf-8", "backslashreplace"))
+            write_whole(self.path, f"{answer}\n")
         except OSError as error:
             raise OutputError(f"--output {self.shown!r} cannot be written: {error.strerror}") from error
 
@@ -50,14 +49,10 @@ def answer_file(given: Path | None) -> AnswerFile | None:
 def writable_file(given: Path, option: str) -> Path:
     """Where the option leads, or a ConfigurationError if nothing can be written there."""
     try:
-        path = given.expanduser().absolute()
-        # A link stays one, and what it leads to is replaced; of a pipe, the end of the link is no name.
-        path = path.resolve() if _is_replaceable(path) else path
-        _try(path)
+        return try_to_write(given.expanduser().absolute())
     except (OSError, RuntimeError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(Problem(f"cannot be written: {why}", f"{option} {str(given)!r}")) from error
-    return path
 
 
 def write_answer(answer: str | None, place: AnswerFile | None) -> bool:
@@ -74,47 +69,3 @@ def write_answer(answer: str | None, place: AnswerFile | None) -> bool:
         return False
     warn(f"the answer is in {place.shown}")
     return True
-
-
-def _try(path: Path) -> None:
-    """Raise what writing would raise, and leave everything as it is."""
-    if path.is_dir():
-        raise IsADirectoryError(0, "it is a directory")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(0, f"there is no directory {str(path.parent)!r}")
-    if path.exists():
-        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-    if _is_replaceable(path):
-        os.close(_open_beside(path))
-        _beside(path).unlink()
-
-
-def _write(path: Path, content: bytes) -> None:
-    if not _is_replaceable(path):
-        path.write_bytes(content)
-        return
-    beside = _beside(path)
-    try:
-        with os.fdopen(_open_beside(path), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-
-
-def _is_replaceable(path: Path) -> bool:
-    """Whether another file may take its place: not a pipe or a device."""
-    return not path.exists() or stat.S_ISREG(path.stat().st_mode)
-
-
-def _open_beside(path: Path) -> int:
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666
-    _beside(path).unlink(missing_ok=True)
-    return os.open(_beside(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name[:100]}.{os.getpid()}.part")

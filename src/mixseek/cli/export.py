@@ -1,7 +1,5 @@
 """``mixseek export``: one execution as a document, for people or for programs."""
 
-import os
-import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +11,7 @@ from mixseek.cli.stored import IdArgument, as_json, open_place
 from mixseek.errors import ConfigurationError
 from mixseek.report.reading import LAST
 from mixseek.report.record import ExecutionRecord
+from mixseek.whole_file import write_whole
 
 __all__ = ["app"]
 
@@ -110,18 +109,9 @@ def _page_of(record: ExecutionRecord) -> Path:
 
 
 def _write(target: Path, text: str) -> None:
-    """The whole file or nothing: it is written beside its place and then given its name."""
     target = target.expanduser()
     try:
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
-                stream.write(text)
-            Path(name).chmod(0o644)
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(target, text)
     except OSError as error:
         raise ConfigurationError(
             f"{str(target)!r} cannot be written: {error.strerror}; name another file with --output"

@@ -17,7 +17,6 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
@@ -29,6 +28,7 @@ from mixseek.report.chart import chart_of, shorten, show_score
 from mixseek.report.markdown import MarkdownRenderer, plain, readable
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
+from mixseek.whole_file import write_whole
 from mixseek.workspace import Workspace
 
 __all__ = ["render", "report_path", "save_report", "write_report"]
@@ -60,7 +60,7 @@ def write_report(record: ExecutionRecord, path: Path) -> Path:
     """Write the page to a file, whole or not at all; directories are made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, render(record))
+        write_whole(path, render(record))
     except OSError as error:
         raise StorageError(f"the report {str(path)!r} cannot be written: {error.strerror or error}") from error
     return path
@@ -77,18 +77,6 @@ def report_path(workspace: Workspace, execution_id: str) -> Path:
     if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", execution_id):
         return workspace.reports / f"{execution_id}.html"
     return workspace.reports / f"{sha256(execution_id.encode(errors='surrogatepass')).hexdigest()}.html"
-
-
-def _write(path: Path, text: str) -> None:
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")  # a device or a pipe is written to and never replaced
-        return
-    part = path.with_name(f".{uuid4().hex}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 # --- the templates ----------------------------------------------------------------------------------------------------
