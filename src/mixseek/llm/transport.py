@@ -14,10 +14,12 @@ import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from functools import lru_cache
 from ipaddress import ip_address
+from typing import Any
 
 import aiohttp
 import httpx2
 
+from mixseek.crash_points import is_chosen, reach
 from mixseek.llm.per_loop import PerLoop
 from mixseek.llm.tracing import traced_request
 
@@ -124,7 +126,7 @@ class _Session:
             # How many calls go out at once is decided above this; a limit here would make calls wait unseen.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS)
             cookies = aiohttp.DummyCookieJar()
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
+            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies, trace_configs=_traces())
             self._keeper = _close_at_the_end(self._session)
             await anext(self._keeper)
         return self._session
@@ -132,6 +134,20 @@ class _Session:
     async def close(self) -> None:
         if self._keeper is not None:
             await self._keeper.aclose()
+
+
+def _traces() -> list[aiohttp.TraceConfig]:
+    """What tells of bytes that are sent, where a process is to die just then: asking for it costs every request."""
+    if not is_chosen("call.request_sent"):
+        return []
+
+    async def sending(*_: Any) -> None:
+        # Told before the bytes are handed over, which happens before the loop looks up again.
+        asyncio.get_running_loop().call_soon(reach, "call.request_sent")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_chunk_sent.append(sending)
+    return [trace]
 
 
 async def _close_at_the_end(session: aiohttp.ClientSession) -> AsyncGenerator[None]:

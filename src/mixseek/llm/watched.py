@@ -22,6 +22,7 @@ from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.wrapper import WrapperModel
 
+from mixseek.crash_points import reach
 from mixseek.errors import MixSeekError, ModelError, ModelRateLimitError, ModelRefusedError
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.breaker import says_down
@@ -212,7 +213,9 @@ class WatchedModel(WrapperModel):
         async with self._turn(course):
             seconds = max(0.0, min(limits.timeout, self._seconds_left(limits, course)))
             with self._tried(course):
+                reach("call.before_request")
                 answer = await self._asked(asking(settings), seconds)
+                reach("call.after_answer")
                 self._count(answer, course)
                 refuse_incomplete(answer, self.wrapped, self._named)
                 return answer

@@ -18,6 +18,7 @@ from mixseek.config.answer_schema import load_answer_schema
 from mixseek.config.attachments import read_attachments
 from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
+from mixseek.crash_points import reach
 from mixseek.errors import (
     ConfigurationError,
     MixSeekError,
@@ -266,7 +267,9 @@ class _Execution:
         with long_lived():
             await self._play_teams()
             summary = self._summary()
+            reach("summary.before_save")
             await self._save(summary)
+            reach("summary.after_save")
         return summary
 
     async def end(self, summary: ExecutionSummary | None) -> ExecutionSummary:
@@ -340,6 +343,7 @@ class _Execution:
             else:
                 self._results.append(best)
                 self._note(controller, status="completed", completed_at=utc_now())
+                reach("team.before_end")
                 await self._tell_the_end(TeamFinished(**self._where(controller), best=best))
 
     async def _try(self, controller: RoundController) -> LeaderBoardEntry:

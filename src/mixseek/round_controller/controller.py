@@ -30,6 +30,7 @@ from mixseek.config.schema import (
     RoundPromptConfig,
     TeamSettings,
 )
+from mixseek.crash_points import reach
 from mixseek.errors import (
     ConfigurationError,
     EvaluationError,
@@ -218,6 +219,7 @@ class RoundController:
 
     async def _play_rounds(self) -> LeaderBoardEntry:
         while await self._goes_on():
+            reach("round.between")
             await self._play(len(self._history) + 1)
         return await self.finish(self._exit_reason)
 
@@ -240,7 +242,9 @@ class RoundController:
             state = self._unscored_state(number, "", str(failure), started_at)
             await self._record(state, submissions, failed=True)
             return state
+        reach("round.submitted")
         state = await self._score(submitted)
+        reach("round.scored")
         await self._record(state, submitted.turn.members)
         return state
 
@@ -409,6 +413,7 @@ class RoundController:
     async def _record(self, state: RoundState, submissions: list[MemberSubmission], *, failed: bool = False) -> None:
         entry = self._entry(state)
         usage = await self._write(entry, state)
+        reach("round.kept")
         self._entries.append(entry)
         self.update_round_state(state)
         # Not before it is kept: a team that is tried again has to find its submission, or it would be paid for twice.

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import duckdb
 
+from mixseek.crash_points import reach
 from mixseek.errors import DatabaseVersionError
 from mixseek.storage.migrations import MIGRATIONS, Migration, check_version, file_version, has_results, migrate
 
@@ -128,6 +129,7 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
         leftover.unlink(missing_ok=True)
     with duckdb.connect(str(draft), config=_CONFIG) as connection:
         migrate(connection, migrations)
+    reach("results.before_name")
     draft.replace(path)
     _sync_directory(path.parent)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 from uuid import uuid4
 
+from mixseek.crash_points import reach
 from mixseek.errors import (
     DatabaseLockedError,
     DatabaseReadError,
@@ -61,6 +62,7 @@ def _make(path: Path, wait_seconds: float) -> None:
     aside = path.with_name(f".{path.name}.{uuid4().hex}.new")
     try:
         _open_existing(aside, wait_seconds).close()
+        reach("journal.before_name")
         # Unlike renaming, this fails if another process was quicker; its file is as good as ours. It also fails where
         # the file system knows no links; the journal is then made in its place after all.
         with suppress(OSError):
@@ -232,7 +234,9 @@ def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
         for number in range(journal_version(connection, path) + 1, len(_MIGRATIONS) + 1):
             _apply(connection, number)
+            reach("journal.in_migration")
         connection.execute("COMMIT")
+        reach("journal.after_migration")
     except BaseException:
         _roll_back(connection)
         raise

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mixseek.crash_points import reach
 from mixseek.errors import DatabaseWriteError, StorageError, UnstorableValueError
 from mixseek.storage.journal_file import (
     abandon,
@@ -175,7 +176,9 @@ class JournalWriter:
         try:
             for group in _by_table(ready):
                 _insert(connection, group)
+            reach("journal.before_commit")
             connection.execute("COMMIT")
+            reach("journal.after_commit")
         except BaseException:
             with suppress(sqlite3.Error):
                 connection.rollback()

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from mixseek.crash_points import reach
 from mixseek.errors import DatabaseVersionError
 
 __all__ = ["MIGRATIONS", "Migration", "check_version", "file_version", "has_results", "migrate"]
@@ -89,7 +90,9 @@ def _apply(db: duckdb.DuckDBPyConnection, number: int, migration: Migration) -> 
         migration(db)
         now = datetime.now(UTC).replace(tzinfo=None)
         db.execute("INSERT INTO mixseek_schema VALUES (?, ?, ?)", [number, migration.__name__, now])
+        reach("results.in_migration")
         db.commit()
+        reach("results.after_migration")
     except BaseException:
         db.rollback()
         raise

@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 
+from mixseek.crash_points import reach
 from mixseek.redaction import Redactor
 
 __all__ = [
@@ -200,7 +201,9 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     connection.begin()
     try:
         yield
+        reach("results.before_commit")
         connection.commit()
+        reach("results.after_commit")
     except BaseException:
         _undo(connection)
         raise
