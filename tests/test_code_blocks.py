@@ -41,6 +41,7 @@ QUOTED = {"docs/architecture.md#The walk of one task": "src/mixseek/round_contro
 ARGUMENTS = {
     "docs/python.md#With the files of a workspace": [".", "Name the capital of Japan."],
     "docs/python.md#Stopping a run": [".", "Name the capital of Japan."],
+    "docs/rejudge.md#From Python": ["{id}"],
     "docs/report.md#From Python": ["{id}"],
     "docs/results.md#The journal": ["{id}"],
 }

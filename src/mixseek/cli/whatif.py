@@ -1,0 +1,116 @@
+"""``mixseek whatif``: what stopping earlier would have kept and saved."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
+from mixseek.cli.stored import IdArgument, as_json, duration, money, open_place, score_text, tokens
+from mixseek.cli.tables import Column, print_table
+
+if TYPE_CHECKING:
+    from mixseek.hindsight.whatif import Consumed, TeamOutcome, WhatIf, WhatIfReport
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_TOOK = (
+    Column("Rounds", right=True),
+    Column("Calls", right=True),
+    Column("Tokens", right=True),
+    Column("USD", right=True),
+    Column("Time", right=True),
+)
+_RULES = (Column("Rule", elastic=True), Column("Winner", elastic=True), Column("Score", right=True), *_TOOK)
+_TEAMS = (
+    Column("#", right=True),
+    Column("Team", elastic=True),
+    Column("Score", right=True),
+    Column("Round", right=True),
+    *_TOOK,
+    Column("Ended", elastic=True),
+)
+
+
+@app.command("whatif")
+def whatif(
+    execution: IdArgument,
+    stop_rule: Annotated[
+        list[str],
+        typer.Option(
+            "--stop-rule",
+            metavar="RULE",
+            help="NAME=NUMBER: max_rounds, min_rounds, target_score, plateau_rounds, plateau_min_gain, or budget in "
+            "US dollars for all teams together; with commas several hold at once. Repeatable: each is told apart.",
+        ),
+    ],
+    output: FormatOption = Format.TEXT,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Tell what stopping earlier would have kept and saved, from the record alone: no model is asked.
+
+    Before the execution's own min_rounds only max_rounds and a budget end a team. A budget pays for rounds in the order
+    in which they ended.
+
+    \b
+    Examples:
+      mixseek whatif last --stop-rule max_rounds=2
+      mixseek whatif 3f2a --stop-rule target_score=80 --stop-rule plateau_rounds=1
+      mixseek whatif last --stop-rule budget=0.5 -f json
+    """
+    use_format(output)
+    from mixseek.hindsight.whatif import StopRule, what_if  # loads model code
+
+    rules = [StopRule.parse(text) for text in stop_rule]
+    report = what_if(open_place(workspace).load(execution), rules)
+    if output is Format.JSON:
+        print_json(as_json(report))
+        return
+    _print(report)
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def _print(report: "WhatIfReport") -> None:
+    print_table(_RULES, [_rule(one) for one in (report.recorded, *report.rules)])
+    for one in report.rules:
+        print_line()
+        print_line(f"With {one.rule}: {_saved(one)}")
+        print_table(_TEAMS, [_team(team) for team in one.teams])
+
+
+def _rule(one: "WhatIf") -> list[str]:
+    return [one.rule or "as it was played", one.winner_name or "-", score_text(one.best_score), *_took(one.kept)]
+
+
+def _team(team: "TeamOutcome") -> list[str]:
+    return [
+        "-" if team.rank is None else str(team.rank),
+        team.team_name,
+        score_text(team.best_score),
+        "-" if team.best_round is None else str(team.best_round),
+        *_took(team.kept),
+        (team.exit_reason or "-").replace("_", " "),
+    ]
+
+
+def _took(kept: "Consumed") -> list[str]:
+    return [
+        str(kept.rounds),
+        str(kept.requests),
+        tokens(kept.input_tokens + kept.output_tokens),
+        money(kept.cost_usd),
+        duration(kept.seconds),
+    ]
+
+
+def _saved(one: "WhatIf") -> str:
+    saved = one.saved
+    if not saved.rounds and not saved.requests:
+        return "nothing would have been saved"
+    cost = "cost not known" if saved.cost_usd is None else f"{money(saved.cost_usd)} USD"
+    rounds = f"{saved.rounds} round{'s' * (saved.rounds != 1)}"
+    calls = f"{saved.requests} call{'s' * (saved.requests != 1)}"
+    return f"{rounds}, {calls}, {tokens(saved.input_tokens + saved.output_tokens)} tokens, {cost} saved"

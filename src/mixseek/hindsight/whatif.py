@@ -1,0 +1,308 @@
+"""What stopping earlier would have kept and saved, from the record of an execution alone.
+
+Rounds are gone through as they were played. After each the rules that are asked about say whether the team would have
+stopped; what it played afterwards counts as saved. What remains is as it was recorded: a team that would have seen
+another ranking might have answered otherwise, and nobody can tell.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mixseek.config.layers import show_path
+from mixseek.config.problems import faults_of
+from mixseek.config.schema import JudgmentSettings
+from mixseek.errors import ConfigurationError, Problem
+from mixseek.judgment import decide_by_rule
+from mixseek.records import ExitReason, ModelUsage, Record, RoundState, Standing, order_standings
+from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
+
+__all__ = ["Consumed", "StopRule", "TeamOutcome", "WhatIf", "WhatIfReport", "what_if"]
+
+_NO_LIMIT: Final = 10**9
+_LONG_AGO: Final = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
+
+
+class StopRule(BaseModel):
+    """When a team stops: the rules of a judgment, and a limit on what all teams may cost together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_rounds: int | None = Field(default=None, ge=1, le=10, description="No other rule holds before this round.")
+    max_rounds: int | None = Field(default=None, ge=1, le=10, description="The last round.")
+    target_score: float | None = Field(default=None, ge=0, le=100, description="Stop when a round reaches this score.")
+    plateau_rounds: int | None = Field(
+        default=None, ge=1, le=10, description="Stop after so many rounds without a gain."
+    )
+    plateau_min_gain: float | None = Field(
+        default=None, ge=0, le=100, description="What counts as a gain; only with plateau_rounds."
+    )
+    budget: float | None = Field(default=None, ge=0, description="US dollars for all teams together.")
+
+    @classmethod
+    def parse(cls, text: str) -> "StopRule":
+        """A rule as it is written on a command line: ``max_rounds=2`` or ``plateau_rounds=2,plateau_min_gain=1``."""
+        pairs = [part.partition("=") for part in text.split(",")]
+        where = f"--stop-rule {text!r}"
+        if not all(name.strip() and value.strip() for name, _, value in pairs):
+            known = ", ".join(cls.model_fields)
+            raise ConfigurationError(Problem(f"is no rule: write NAME=NUMBER, where NAME is one of {known}", where))
+        try:
+            rule = cls.model_validate({name.strip(): value.strip() for name, _, value in pairs})
+        except ValidationError as error:
+            faults = faults_of(error, cls)
+            raise ConfigurationError(
+                [Problem(fault, where, show_path(path) or None) for path, fault in faults]
+            ) from None
+        if rule.plateau_min_gain is not None and rule.plateau_rounds is None:
+            raise ConfigurationError(
+                Problem("has no meaning without plateau_rounds: give both", where, "plateau_min_gain")
+            )
+        return rule
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value:g}" for name, value in self if value is not None)
+
+    @property
+    def judgment(self) -> JudgmentSettings:
+        """Its part that a judgment decides by."""
+        return JudgmentSettings(
+            model="none",
+            target_score=self.target_score,
+            plateau_rounds=self.plateau_rounds,
+            plateau_min_gain=self.plateau_min_gain,
+        )
+
+
+class Consumed(Record):
+    """What rounds took."""
+
+    rounds: int = 0
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+    """None where a price is not known."""
+    seconds: float | None = None
+
+
+class TeamOutcome(Record):
+    """What a team would have come to."""
+
+    team_id: str
+    team_name: str
+    rank: int | None = None
+    best_score: float | None = None
+    best_round: int | None = None
+    exit_reason: ExitReason | None = None
+    stopped_early: bool = False
+    """Whether the rule ends it before its last recorded round."""
+    kept: Consumed
+    saved: Consumed
+
+
+class WhatIf(Record):
+    """What an execution would have come to under a rule; without a rule, what it came to."""
+
+    rule: str | None = None
+    winner: str | None = None
+    """The team's id; None: no team has a scored round."""
+    winner_name: str | None = None
+    best_score: float | None = None
+    kept: Consumed
+    saved: Consumed
+    teams: tuple[TeamOutcome, ...]
+    """By rank; after them those without one, by id."""
+
+
+class WhatIfReport(Record):
+    """An execution as it was played, and under each rule that was asked about."""
+
+    execution_id: str
+    user_prompt: str
+    recorded: WhatIf
+    rules: tuple[WhatIf, ...]
+
+
+def what_if(record: ExecutionRecord, rules: Sequence[StopRule]) -> WhatIfReport:
+    """What stopping by each of the rules would have kept and saved."""
+    ends = {team.team_id: _End(rounds=len(team.rounds), reason=team.exit_reason) for team in record.teams}
+    return WhatIfReport(
+        execution_id=record.execution_id,
+        user_prompt=record.user_prompt,
+        recorded=_outcome(record, ends, None),
+        rules=tuple(_outcome(record, _ends(record, rule), str(rule)) for rule in rules),
+    )
+
+
+class _End(Record):
+    """After how many of its recorded rounds a team ends, and why."""
+
+    rounds: int
+    reason: ExitReason | None
+    by_rule: bool = False
+    """Whether it is a rule that ends it, so that no model is asked whether to go on."""
+
+
+def _ends(record: ExecutionRecord, rule: StopRule) -> dict[str, _End]:
+    min_rounds = rule.min_rounds or _recorded(record, "min_rounds") or 1
+    max_rounds = rule.max_rounds or _NO_LIMIT
+    ends = {team.team_id: _end(team, rule.judgment, min(min_rounds, max_rounds), max_rounds) for team in record.teams}
+    return ends if rule.budget is None else _within_budget(record, ends, rule.budget)
+
+
+def _recorded(record: ExecutionRecord, name: str) -> int | None:
+    """A setting of the orchestrator the execution was played with, if it is known."""
+    settings = record.configuration.get("orchestrator") if isinstance(record.configuration, dict) else None
+    value = settings.get(name) if isinstance(settings, dict) else None
+    return value if isinstance(value, int) else None
+
+
+def _end(team: TeamRecord, settings: JudgmentSettings, min_rounds: int, max_rounds: int) -> _End:
+    history: list[RoundState] = []
+    for each in team.rounds[:-1]:
+        history.append(_state(each))
+        decision = decide_by_rule(history, settings, min_rounds=min_rounds, max_rounds=max_rounds)
+        if decision.exit_reason is not None:
+            return _End(rounds=len(history), reason=decision.exit_reason, by_rule=True)
+    return _End(rounds=len(team.rounds), reason=team.exit_reason)
+
+
+def _state(one: RoundRecord) -> RoundState:
+    return RoundState(
+        round_number=one.round_number,
+        submission_content=one.submission or "",
+        evaluation_score=one.score,
+        round_started_at=one.started_at or _LONG_AGO,
+        round_ended_at=one.ended_at or _LONG_AGO,
+    )
+
+
+# --- the budget -------------------------------------------------------------------------------------------------------
+
+
+def _within_budget(record: ExecutionRecord, ends: dict[str, _End], budget: float) -> dict[str, _End]:
+    """Rounds are paid for in the order in which they ended; a team ends before the one the purse cannot pay."""
+    left, within = budget, dict(ends)
+    for team_id, place, one in _in_order(record):
+        end = within[team_id]
+        if place >= end.rounds:
+            continue
+        cost = _cost(_billed(one, end, is_last=place == end.rounds - 1))
+        if cost > left + 1e-12:
+            within[team_id] = _End(rounds=place, reason="budget_exhausted", by_rule=True)
+        else:
+            left -= cost
+    return within
+
+
+def _in_order(record: ExecutionRecord) -> list[tuple[str, int, RoundRecord]]:
+    rounds = [(team.team_id, place, one) for team in record.teams for place, one in enumerate(team.rounds)]
+    newest = max((one.ended_at for _, _, one in rounds if one.ended_at), default=_LONG_AGO)
+    # A round that did not end is the last of its team.
+    return sorted(rounds, key=lambda each: (each[2].ended_at or newest, each[1], each[0]))
+
+
+def _cost(bill: Sequence[ModelUsage]) -> float:
+    unknown = sorted({line.model for line in bill if line.cost_usd is None})
+    if unknown:
+        raise ConfigurationError(
+            f"what {', '.join(unknown)} cost is not known, so nothing can be said about a budget: "
+            "prices that stand in [prices] of the orchestrator file when it is played are kept with the record"
+        )
+    return sum(line.cost_usd or 0.0 for line in bill)
+
+
+# --- what it comes to -------------------------------------------------------------------------------------------------
+
+
+def _outcome(record: ExecutionRecord, ends: dict[str, _End], rule: str | None) -> WhatIf:
+    teams = _ranked([_team(team, ends[team.team_id]) for team in record.teams], ends)
+    first = next((team for team in teams if team.rank == 1), None)
+    last = [team.rounds[ends[team.team_id].rounds - 1] for team in record.teams if ends[team.team_id].rounds]
+    seconds = record.seconds if rule is None or not any(team.stopped_early for team in teams) else _until(record, last)
+    saved = None if seconds is None or record.seconds is None else max(0.0, record.seconds - seconds)
+    return WhatIf(
+        rule=rule,
+        winner=first.team_id if first else None,
+        winner_name=first.team_name if first else None,
+        best_score=first.best_score if first else None,
+        kept=_sum([team.kept for team in teams], seconds),
+        saved=_sum([team.saved for team in teams], saved),
+        teams=teams,
+    )
+
+
+def _until(record: ExecutionRecord, last: Sequence[RoundRecord]) -> float | None:
+    """From the start to the end of the last round that is kept."""
+    moments = [one.ended_at for one in last if one.ended_at is not None]
+    if record.started_at is None or not moments:
+        return None if last else 0.0
+    return (max(moments) - record.started_at).total_seconds()
+
+
+def _team(team: TeamRecord, end: _End) -> TeamOutcome:
+    kept, saved = team.rounds[: end.rounds], team.rounds[end.rounds :]
+    scored = [(one.score, one.round_number) for one in kept if one.score is not None]
+    best_score, best_round = max(scored, default=(None, None))
+    lines = [line for one in kept for line in _billed(one, end, is_last=one is kept[-1])]
+    spared = [line for line in (line for one in team.rounds for line in one.bill) if line not in lines]
+    return TeamOutcome(
+        team_id=team.team_id,
+        team_name=team.team_name,
+        best_score=best_score,
+        best_round=best_round,
+        exit_reason=end.reason,
+        stopped_early=bool(saved),
+        kept=_consumed(kept, lines),
+        saved=_consumed(saved, spared),
+    )
+
+
+def _billed(one: RoundRecord, end: _End, *, is_last: bool) -> list[ModelUsage]:
+    """What a round costs: where a rule ends the team after it, no model is asked whether to go on."""
+    return [line for line in one.bill if not (is_last and end.by_rule and line.role == "judgment")]
+
+
+def _consumed(rounds: Sequence[RoundRecord], bill: Sequence[ModelUsage]) -> Consumed:
+    costs = [line.cost_usd for line in bill]
+    seconds = [one.seconds for one in rounds]
+    return Consumed(
+        rounds=len(rounds),
+        requests=sum(line.requests for line in bill),
+        input_tokens=sum(line.input_tokens for line in bill),
+        output_tokens=sum(line.output_tokens for line in bill),
+        cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
+        seconds=None if None in seconds else sum(each for each in seconds if each is not None),
+    )
+
+
+def _sum(parts: Sequence[Consumed], seconds: float | None) -> Consumed:
+    costs = [part.cost_usd for part in parts]
+    return Consumed(
+        rounds=sum(part.rounds for part in parts),
+        requests=sum(part.requests for part in parts),
+        input_tokens=sum(part.input_tokens for part in parts),
+        output_tokens=sum(part.output_tokens for part in parts),
+        cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
+        seconds=seconds,
+    )
+
+
+def _ranked(teams: Sequence[TeamOutcome], ends: dict[str, _End]) -> tuple[TeamOutcome, ...]:
+    standings = order_standings(
+        Standing(
+            team_id=team.team_id,
+            team_name=team.team_name,
+            best_score=team.best_score,
+            latest_round=ends[team.team_id].rounds,
+            total_rounds=ends[team.team_id].rounds,
+        )
+        for team in teams
+        if team.best_score is not None
+    )
+    ranks = {standing.team_id: standing.rank for standing in standings}
+    ranked = [team.model_copy(update={"rank": ranks.get(team.team_id)}) for team in teams]
+    return tuple(sorted(ranked, key=lambda team: (team.rank is None, team.rank or 0, team.team_id)))

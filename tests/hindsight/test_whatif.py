@@ -1,0 +1,185 @@
+"""What stopping earlier would have kept and saved, told from a record."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mixseek.cli import main
+from mixseek.errors import ConfigurationError
+from mixseek.hindsight.whatif import StopRule, WhatIf, what_if
+from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
+from mixseek.records import ModelRole, ModelUsage
+from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
+from mixseek.testing import Match, scripted, write_workspace
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _line(team_id: str, number: int, role: ModelRole, cost: float | None) -> ModelUsage:
+    return ModelUsage(
+        execution_id="e",
+        team_id=team_id,
+        round_number=number,
+        role=role,
+        agent_name=role,
+        model="p:m",
+        requests=1,
+        input_tokens=10,
+        output_tokens=1,
+        cost_usd=cost,
+    )
+
+
+def _round(team_id: str, number: int, score: float | None, seconds: float, cost: float | None) -> RoundRecord:
+    return RoundRecord(
+        round_number=number,
+        submission="s",
+        score=score,
+        bill=(_line(team_id, number, "leader", cost), _line(team_id, number, "judgment", 0.01)),
+        started_at=START + timedelta(seconds=seconds * (number - 1)),
+        ended_at=START + timedelta(seconds=seconds * number),
+    )
+
+
+def _record(cost: float | None = 0.1, min_rounds: int = 1) -> ExecutionRecord:
+    """Team a is quick and good at first; b takes its time and wins in its third round."""
+
+    def team(team_id: str, scores: Sequence[float | None], seconds: float, rank: int) -> TeamRecord:
+        rounds = tuple(_round(team_id, number, score, seconds, cost) for number, score in enumerate(scores, 1))
+        return TeamRecord(
+            team_id=team_id,
+            team_name=team_id.upper(),
+            rank=rank,
+            exit_reason="max_rounds_reached",
+            rounds=rounds,
+        )
+
+    teams = (team("b", (50, None, 90), 20, 1), team("a", (70, 71, 72), 10, 2))
+    configuration = {"orchestrator": {"min_rounds": min_rounds}}
+    return ExecutionRecord(
+        execution_id="e",
+        user_prompt="p",
+        status="completed",
+        started_at=START,
+        seconds=61,
+        teams=teams,
+        configuration=configuration,
+    )
+
+
+def _under(rule: str, record: ExecutionRecord | None = None) -> WhatIf:
+    [one] = what_if(record or _record(), [StopRule.parse(rule)]).rules
+    return one
+
+
+def test_fewer_rounds_change_the_winner_and_save_what_was_played_after_them() -> None:
+    one = _under("max_rounds=2")
+    assert (one.winner, one.best_score) == ("a", 71)
+    assert [(team.team_id, team.kept.rounds, team.exit_reason) for team in one.teams] == [
+        ("a", 2, "max_rounds_reached"),
+        ("b", 2, "max_rounds_reached"),
+    ]
+    # The judgment is not asked after a round that a rule makes the last one.
+    assert (one.kept.requests, one.saved.requests) == (6, 6)
+    assert one.kept.cost_usd == pytest.approx(0.42)
+    assert one.saved.cost_usd == pytest.approx(0.24)
+    assert (one.kept.seconds, one.saved.seconds) == (40, 21)
+
+
+def test_what_was_played_is_told_as_it_was() -> None:
+    recorded = what_if(_record(), []).recorded
+    assert (recorded.winner, recorded.best_score, recorded.kept.rounds, recorded.kept.requests) == ("b", 90, 6, 12)
+    assert (recorded.kept.seconds, recorded.saved.rounds, recorded.saved.cost_usd) == (61, 0, 0)
+
+
+def test_a_target_ends_a_team_where_it_is_reached_and_not_before_the_least_of_rounds() -> None:
+    assert {team.team_id: team.kept.rounds for team in _under("target_score=70").teams} == {"a": 1, "b": 3}
+    later = _under("target_score=70", _record(min_rounds=2))
+    assert {team.team_id: team.kept.rounds for team in later.teams} == {"a": 2, "b": 3}
+    assert _under("target_score=70,min_rounds=1", _record(min_rounds=2)).teams[-1].kept.rounds == 1
+
+
+def test_a_plateau_needs_the_gain_that_is_named() -> None:
+    ends = {team.team_id: (team.kept.rounds, team.exit_reason) for team in _under("plateau_rounds=1").teams}
+    assert ends == {"a": (3, "max_rounds_reached"), "b": (3, "max_rounds_reached")}
+    ends = {
+        team.team_id: (team.kept.rounds, team.exit_reason)
+        for team in _under("plateau_rounds=1,plateau_min_gain=1").teams
+    }
+    assert ends == {"a": (2, "score_plateau"), "b": (3, "max_rounds_reached")}
+
+
+def test_a_rule_that_ends_nobody_saves_nothing() -> None:
+    one = _under("target_score=100")
+    assert (one.winner, one.saved.rounds, one.saved.requests, one.kept.seconds) == ("b", 0, 0, 61)
+
+
+def test_a_budget_pays_for_rounds_in_the_order_in_which_they_ended() -> None:
+    # a1 10 s, a2 20 s (with b1), a3 30 s, b2 40 s, b3 60 s; each 0.11.
+    one = _under("budget=0.45")
+    assert {team.team_id: team.kept.rounds for team in one.teams} == {"a": 3, "b": 1}
+    assert (one.winner, one.teams[-1].exit_reason) == ("a", "budget_exhausted")
+    assert one.kept.cost_usd is not None
+    assert one.kept.cost_usd <= 0.45
+
+
+def test_a_budget_of_nothing_leaves_nothing() -> None:
+    one = _under("budget=0")
+    assert (one.winner, one.kept.rounds, one.kept.requests, one.kept.seconds) == (None, 0, 0, 0)
+
+
+def test_a_budget_over_unknown_prices_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"what p:m cost is not known"):
+        _under("budget=1", _record(cost=None))
+    assert _under("max_rounds=1", _record(cost=None)).kept.cost_usd is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("rounds=2", "rounds"),
+        ("max_rounds", "write NAME=NUMBER"),
+        ("max_rounds=", "write NAME=NUMBER"),
+        ("max_rounds=zero", "max_rounds"),
+        ("max_rounds=11", "max_rounds"),
+        ("target_score=101", "target_score"),
+        ("budget=nan", "budget"),
+        ("plateau_min_gain=2", "has no meaning without plateau_rounds"),
+    ],
+)
+def test_a_rule_that_is_none_is_refused_by_its_name(rule: str, told: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        StopRule.parse(rule)
+    assert told in str(refused.value)
+    assert rule in str(refused.value)
+
+
+def test_the_command_tells_it_of_a_real_execution_and_changes_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_workspace(tmp_path, teams=2, members=1, max_rounds=3)
+    with scripted() as script:
+        script.on(Match("judge"), lambda call: {"evaluator_comment": "fair", "score": 60 if "a" in call.text else 50})
+        summary = asyncio.run(Orchestrator(load_orchestrator_settings(file, tmp_path)).execute("What is it?"))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.db")}
+    arguments = ["whatif", "last", "--stop-rule", "max_rounds=1", "--stop-rule", "target_score=99", "-w", str(tmp_path)]
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "-f", "json"])
+    told = json.loads(capsys.readouterr().out)
+    assert end.value.code in (None, 0)
+    assert told["recorded"]["kept"]["requests"] == summary.usage.requests
+    first, same = told["rules"]
+    assert (first["kept"]["rounds"], first["saved"]["rounds"]) == (2, 4)
+    assert first["kept"]["requests"] + first["saved"]["requests"] == summary.usage.requests
+    assert same["kept"] == told["recorded"]["kept"]
+    with pytest.raises(SystemExit):
+        main(arguments)
+    out = capsys.readouterr().out
+    assert "as it was played" in out
+    assert "With max_rounds=1: 4 rounds, " in out
+    assert "With target_score=99: nothing would have been saved" in out
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.db")} == before
