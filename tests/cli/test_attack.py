@@ -1,34 +1,25 @@
-"""``mixseek attack`` as its users run it: a process of its own against a model server on this machine."""
+"""``mixseek attack`` as its users run it, against a model server on this machine."""
 
-import asyncio
 import json
-import os
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mixseek.testing import ModelCall, ModelServer, ObeyingModel, write_workspace
+from tests.commands import run_here
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
         yield running
 
 
-async def attack(root: Path, *arguments: str, **variables: str) -> tuple[int | None, str, str]:
-    environment = {**os.environ, "MIXSEEK_ONLY_LOOPBACK": "1", **variables}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mixseek", "attack", "-w", str(root), *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 120)
-    return process.returncode, out.decode(), err.decode()
+def attack(root: Path, *arguments: str, **variables: str) -> tuple[int, str, str]:
+    ran = run_here("attack", "-w", str(root), *arguments, variables=variables)
+    return ran.returncode, ran.stdout, ran.stderr
 
 
 def believes_in_rubrics(call: ModelCall) -> dict[str, Any]:
@@ -37,14 +28,14 @@ def believes_in_rubrics(call: ModelCall) -> dict[str, Any]:
     return {"evaluator_comment": "", "score": 40 + shift}
 
 
-async def test_the_shift_of_each_category_is_printed_with_calls_and_cost(tmp_path: Path, server: ModelServer) -> None:
+def test_the_shift_of_each_category_is_printed_with_calls_and_cost(tmp_path: Path, server: ModelServer) -> None:
     prices = '[prices."loopback:judge"]\ninput_usd_per_million = 1.0\noutput_usd_per_million = 1.0\n'
     write_workspace(tmp_path, base_url=server.base_url, evaluator='[[metrics]]\nname = "Coverage"\n')
     with (tmp_path / "configs" / "orchestrator.toml").open("a") as file:
         file.write(f"\n{prices}")
     server.on("judge", believes_in_rubrics)
     chosen = ["--category", "instruction_en", "--category", "hidden_characters", "--limit", "8"]
-    code, out, err = await attack(tmp_path, "-c", "configs/orchestrator.toml", *chosen)
+    code, out, err = attack(tmp_path, "-c", "configs/orchestrator.toml", *chosen)
     assert (code, err.splitlines()) == (0, ["8 attacks, 11 model calls: Coverage"])
     lines = [line.split() for line in out.splitlines()]
     assert out.startswith("The honest answer got 40.0, 40.0, 40.0\n")
@@ -55,10 +46,10 @@ async def test_the_shift_of_each_category_is_printed_with_calls_and_cost(tmp_pat
     assert not (tmp_path / "mixseek.db").exists()
 
 
-async def test_json_holds_every_score_and_nothing_else_is_printed(tmp_path: Path, server: ModelServer) -> None:
+def test_json_holds_every_score_and_nothing_else_is_printed(tmp_path: Path, server: ModelServer) -> None:
     write_workspace(tmp_path, base_url=server.base_url, evaluator='[[metrics]]\nname = "Coverage"\n')
     server.on("judge", ObeyingModel(score=33))
-    code, out, _ = await attack(tmp_path, "-c", "configs/evaluator.toml", "--limit", "34", "-f", "json")
+    code, out, _ = attack(tmp_path, "-c", "configs/evaluator.toml", "--limit", "34", "-f", "json")
     report = json.loads(out)
     assert code == 0
     assert report["honest_scores"] == [33, 33, 33]
@@ -67,16 +58,12 @@ async def test_json_holds_every_score_and_nothing_else_is_printed(tmp_path: Path
     assert report["usage"]["requests"] == 37
 
 
-async def test_only_judges_are_tried_and_an_attack_that_cannot_be_judged_is_told(
-    tmp_path: Path, server: ModelServer
-) -> None:
+def test_only_judges_are_tried_and_an_attack_that_cannot_be_judged_is_told(tmp_path: Path, server: ModelServer) -> None:
     metrics = '[[metrics]]\nname = "Coverage"\nweight = 0.5\nmax_retries = 0\n'
     metrics += '[[metrics]]\nname = "Length"\nweight = 0.5\noptions = { maximum = 400 }\n'
     write_workspace(tmp_path, base_url=server.base_url, evaluator=metrics)
     server.on("judge", lambda call: "no verdict" if "INST]" in call.prompt else ObeyingModel()(call))
-    code, out, err = await attack(
-        tmp_path, "-c", "configs/evaluator.toml", "--category", "chat_template", "--limit", "5"
-    )
+    code, out, err = attack(tmp_path, "-c", "configs/evaluator.toml", "--category", "chat_template", "--limit", "5")
     assert code == 1
     assert "5 attacks, 8 model calls: Coverage" in err
     assert "chat_template-4: metric 'Coverage' could not score" in err
@@ -95,13 +82,13 @@ async def test_only_judges_are_tried_and_an_attack_that_cannot_be_judged_is_told
         ("", ["-c", "configs/nowhere.toml"], "nowhere.toml"),
     ],
 )
-async def test_what_is_wrong_is_told_before_a_call(
+def test_what_is_wrong_is_told_before_a_call(
     tmp_path: Path, server: ModelServer, evaluator: str, arguments: list[str], told: str
 ) -> None:
     write_workspace(tmp_path, base_url=server.base_url)
     if evaluator:
         (tmp_path / "configs" / "evaluator.toml").write_text(evaluator)
-    code, out, err = await attack(tmp_path, "-c", "configs/evaluator.toml", *arguments, OPENAI_API_KEY="")
+    code, out, err = attack(tmp_path, "-c", "configs/evaluator.toml", *arguments, OPENAI_API_KEY="")
     assert (code, out) == (2, "")
     assert told in err
     assert server.bill.total.requests == 0

@@ -1,4 +1,4 @@
-"""``mixseek exec`` as its users run it: a process of its own, real files, a model server on this machine."""
+"""``mixseek exec`` as its users run it: real files, a model server on this machine."""
 
 import json
 import os
@@ -15,6 +15,7 @@ import pytest
 
 from mixseek.cli.output import rounded
 from mixseek.testing import ModelServerProcess, write_workspace
+from tests.commands import Ran, run_here
 
 TASK = "日本の首都は？"
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jfirst line\nsecond \u202eline\r\x9b31m"
@@ -60,34 +61,29 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
-def _environment(**variables: str) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MIXSEEK_")}
     # The process that tests is one whose locale nobody knows.
-    return {**kept, "MIXSEEK_ONLY_LOOPBACK": "1", "PYTHONIOENCODING": "utf-8", **variables}
+    return {**kept, "MIXSEEK_ONLY_LOOPBACK": "1", "PYTHONIOENCODING": "utf-8"}
 
 
 def _command(workspace: Path, *arguments: str) -> list[str]:
     # The file is not in the current directory, so it is found in the workspace.
-    return [
-        sys.executable,
-        "-m",
-        "mixseek",
-        "exec",
-        *arguments,
-        "-c",
-        "configs/orchestrator.toml",
-        "-w",
-        str(workspace),
-    ]
+    return ["exec", *arguments, "-c", "configs/orchestrator.toml", "-w", str(workspace)]
 
 
-def _run(workspace: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def _run(workspace: Path, *arguments: str, **variables: str) -> Ran:
+    return run_here(*_command(workspace, *arguments), cwd=workspace.parent, variables=variables)
+
+
+def _run_apart(workspace: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own."""
     return subprocess.run(
-        _command(workspace, *arguments),
+        [sys.executable, "-m", "mixseek", *_command(workspace, *arguments)],
         capture_output=True,
         text=True,
         cwd=workspace.parent,
-        env=_environment(**variables),
+        env=_environment(),
         timeout=SAFETY_SECONDS,
         check=False,
     )
@@ -95,7 +91,7 @@ def _run(workspace: Path, *arguments: str, **variables: str) -> subprocess.Compl
 
 def _start(workspace: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        _command(workspace, *arguments),
+        [sys.executable, "-m", "mixseek", *_command(workspace, *arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -144,7 +140,7 @@ def test_the_board_the_bill_and_the_best_answer_are_printed_and_nothing_in_them_
     server.on("leader-a", [HOSTILE])
     server.on("judgment", [{"reasoning": HOSTILE, "should_continue": False, "confidence_score": 1}])
 
-    ran = _run(workspace, TASK)
+    ran = _run_apart(workspace, TASK)
 
     assert ran.returncode == 0, ran.stderr
     (entry,) = _rows(workspace, "FROM leader_board")

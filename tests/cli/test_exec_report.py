@@ -1,15 +1,13 @@
 """The report that ``mixseek exec`` writes when it is asked for."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mixseek.testing import ModelServer, write_workspace
+from tests.commands import Ran, run_here
 
 TASK = "Name three uses of <bamboo>."
 
@@ -22,13 +20,9 @@ def workspace(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-def play(workspace: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mixseek", "exec", TASK, "-w", str(workspace), "-f", "json", *arguments]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MIXSEEK_")}
-    environment = {**kept, "MIXSEEK_ONLY_LOOPBACK": "1", **variables}
-    return subprocess.run(
-        command, cwd=workspace, env=environment, capture_output=True, encoding="utf-8", timeout=60, check=False
-    )
+def play(workspace: Path, *arguments: str, **variables: str) -> Ran:
+    command = ["exec", TASK, "-w", str(workspace), "-f", "json", *arguments]
+    return run_here(*command, cwd=workspace, variables=variables)
 
 
 def test_report_writes_a_page_into_the_workspace_and_says_where(workspace: Path) -> None:
