@@ -14,6 +14,8 @@ MixSeekError
 │   ├── DatabaseLockedError       (also DatabaseReadError and DatabaseWriteError) another process kept the file too long
 │   └── DatabaseVersionError      the file was written by a newer MixSeek
 └── RunError                      a run went wrong
+    ├── PlaceTakenError           another process plays this execution
+    ├── PlaceLostError            another process has taken this execution over; this one may write no more
     ├── ModelError                a model call failed after its retries
     │   ├── ModelRateLimitError   too many calls in too short a time
     │   ├── ModelSpendLimitError  the account's money or quota is used up; never tried again
@@ -60,6 +62,8 @@ __all__ = [
     "ModelUnavailableError",
     "NoResultError",
     "OutputError",
+    "PlaceLostError",
+    "PlaceTakenError",
     "PluginError",
     "Problem",
     "RoundTimeoutError",
@@ -151,6 +155,14 @@ class DatabaseVersionError(StorageError):
 
 class RunError(MixSeekError):
     """A competition went wrong while it ran."""
+
+
+class PlaceTakenError(RunError):
+    """Another process plays this execution; the message names it."""
+
+
+class PlaceLostError(RunError):
+    """Another process has taken this execution over while this one stood still; nothing was written since."""
 
 
 class ModelError(RunError):

@@ -29,7 +29,7 @@ EXEC = ("exec", "the task", "-c", "configs/orchestrator.toml")
 _VOLATILE = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
-    (re.compile(r"\bpid \d+ \([^)]*\)( since \S+)?|\bPID \d+[^)\n]*"), "PID"),
+    (re.compile(r"\bprocess \d+ \([^)]*\)( since \S+)?|\bPID \d+[^)\n]*"), "PID"),
     (re.compile(r"\b\d+\.\d s\b"), "N s"),
 )
 

@@ -176,18 +176,19 @@ def test_a_migration_that_breaks_off_leaves_the_old_state(tmp_path: Path) -> Non
     path = tmp_path / "mixseek.db"
     open_database(path).close()
 
-    def m003_breaks(db: duckdb.DuckDBPyConnection) -> None:
+    def breaks(db: duckdb.DuckDBPyConnection) -> None:
         db.execute("ALTER TABLE leader_board ADD COLUMN half INTEGER")
         db.execute("SELECT no_such_function()")
 
-    with pytest.raises(CannotOpenError, match=r"could not be brought to schema version 3 and was left as it is"):
-        open_database(path, (*MIGRATIONS, m003_breaks))
+    number = len(MIGRATIONS) + 1
+    with pytest.raises(
+        CannotOpenError, match=rf"could not be brought to schema version {number} and was left as it is"
+    ):
+        open_database(path, (*MIGRATIONS, breaks))
     assert "half" not in [row[0] for row in rows(path, "SELECT column_name FROM duckdb_columns()")]
-    assert rows(path, "SELECT version, name FROM mixseek_schema ORDER BY ALL") == [
-        (1, "m001_results"),
-        (2, "m002_attachments"),
-    ]
-    assert (tmp_path / "mixseek.db.before-v3").exists()
+    known = [(place, migration.__name__) for place, migration in enumerate(MIGRATIONS, 1)]
+    assert rows(path, "SELECT version, name FROM mixseek_schema ORDER BY ALL") == known
+    assert (tmp_path / f"mixseek.db.before-v{number}").exists()
 
 
 def test_a_kill_in_the_middle_of_a_migration_leaves_the_old_state(tmp_path: Path) -> None:

@@ -241,9 +241,9 @@ async def test_a_program_that_holds_the_file_too_long_is_named(tmp_path: Path, c
         await put(store, 1)
     holder = child(HOLD_WITH_DUCKDB, tmp_path / "mixseek.db")
     async with AggregationStore(tmp_path, lock_wait_seconds=0.2) as store:
-        with pytest.raises(DatabaseLockedError, match=rf"mixseek\.db' is held by pid {holder.pid} .*waited 0.2 s"):
+        with pytest.raises(DatabaseLockedError, match=rf"mixseek\.db' is held by process {holder.pid} .*waited 0.2 s"):
             await put(store, 2)
-        with pytest.raises(DatabaseReadError, match=rf"pid {holder.pid}\b"):
+        with pytest.raises(DatabaseReadError, match=rf"process {holder.pid}\b"):
             await store.get_leader_board()
 
 
@@ -254,7 +254,7 @@ async def test_a_process_that_holds_the_turn_too_long_is_named(tmp_path: Path, c
         outcomes = await asyncio.gather(*(put(store, number) for number in (1, 2, 3)), return_exceptions=True)
         assert time.monotonic() - started < 5
         assert [type(outcome) for outcome in outcomes] == [DatabaseLockedError] * 3
-        assert f"held by pid {holder.pid} (" in str(outcomes[0])
+        assert f"held by process {holder.pid} (" in str(outcomes[0])
         holder.stdin.write("\n")
         holder.stdin.flush()
         await asyncio.to_thread(holder.wait)

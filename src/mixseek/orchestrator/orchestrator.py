@@ -7,7 +7,7 @@ one never touches the others, and its finished rounds still count.
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from mixseek.errors import (
     MixSeekError,
     ModelError,
     NoResultError,
+    PlaceLostError,
     Problem,
     RunError,
     StorageError,
@@ -124,6 +125,7 @@ class Orchestrator:
             async with AsyncExitStack() as around:
                 async with stoppable:
                     execution = await self._begin(wanted, around)
+                    execution.when_lost(stoppable.stop)
                     summary = await execution.play()
                 if execution is None:
                     return wanted.interrupted(time.monotonic() - started)
@@ -154,6 +156,7 @@ class Orchestrator:
             providers=configured.providers,
             orchestrator=self.settings,
             is_new=wanted.execution_id is None,
+            takes_place=True,
             listeners=self._listeners,
             backoff=self._backoff,
         )
@@ -272,8 +275,14 @@ class _Execution:
             reach("summary.after_save")
         return summary
 
+    def when_lost(self, stop: Callable[[], None]) -> None:
+        """Call ``stop`` when another process has taken the execution over."""
+        if self._run.place is not None:
+            self._run.place.when_lost(stop)
+
     async def end(self, summary: ExecutionSummary | None) -> ExecutionSummary:
         """Tell how it ended; without a summary it was stopped, and what there is makes one."""
+        self._run.check_place()
         where = {"execution_id": self._task.execution_id}
         if summary is not None:
             await self._tell_the_end(RunFinished(**where, summary=summary))
@@ -292,6 +301,7 @@ class _Execution:
         async with asyncio.TaskGroup() as group:
             for controller in self._controllers:
                 group.create_task(self._play_team(controller))
+        self._run.check_place()
         for controller in self._unfinished():
             await self._fail(controller, RunError("something the team called cancelled the team's own task"))
 
@@ -338,6 +348,8 @@ class _Execution:
         async with self._places:
             try:
                 best = await self._try(controller)
+            except PlaceLostError:
+                return  # no failure of the team: the whole run ends, and who has it now is said once
             except Exception as error:  # noqa: BLE001  # the edge where one team must not take down the others
                 await self._fail(controller, error)
             else:
@@ -356,7 +368,7 @@ class _Execution:
             try:
                 left = deadline + controller.stood_still - time.monotonic()
                 return await controller.run_round(self._task.user_prompt, left)
-            except (TeamTimeoutError, NoResultError):
+            except (TeamTimeoutError, NoResultError, PlaceLostError):
                 raise
             except Exception as error:
                 if attempt == attempts or not _worth_another_try(error):

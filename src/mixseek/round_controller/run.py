@@ -1,6 +1,7 @@
 """What the teams of one execution share: models, the meter, the stores, the leader board, and whoever listens."""
 
 import asyncio
+import logging
 from bisect import insort
 from collections import Counter
 from collections.abc import Sequence
@@ -12,16 +13,20 @@ from typing import Any, Self
 
 from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.config.schema import OrchestratorSettings, ProvidersSettings, StorageSettings
+from mixseek.errors import StorageError
 from mixseek.events import Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
 from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standing, standing_key
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
 from mixseek.storage.journal import Journal, JournalEvent
+from mixseek.storage.places import HeldPlace
 from mixseek.storage.playing import Playing
 from mixseek.workspace import Workspace
 
 __all__ = ["MemoryBoard", "Run", "best_entry", "open_run", "standing_of"]
+
+logger = logging.getLogger(__name__)
 
 
 class MemoryBoard:
@@ -94,6 +99,9 @@ class Run:
     """Whether the store is closed with the run."""
     is_new: bool = False
     """Whether the store can hold no row of this execution but the run's own, so that memory knows the whole board."""
+    takes_place: bool = False
+    """Whether the run is the only one that may play its execution, as long as it keeps a journal."""
+    place: HeldPlace | None = None
     _sequences: Counter[str | None] = field(default_factory=Counter)
     _playing: Playing | None = None
 
@@ -178,20 +186,44 @@ class Run:
         if self.store is not None:
             # A database that cannot be opened is found out before a call is paid for whose result could not be kept.
             await self.store.get_leader_board(limit=0)
-            self._playing = Playing(self.store.db_path, self.execution_id)
-        await self.hub.__aenter__()
+        try:
+            if self.store is not None:
+                await self._take_place(self.store)
+            await self.hub.__aenter__()
+        except BaseException:
+            await self._let_others_play()
+            raise
         return self
+
+    async def _take_place(self, store: AggregationStore) -> None:
+        if self.takes_place and self.journal is not None:
+            self.place = await self.journal.take_place(self.execution_id, store.db_path)
+            await store.go_by(self.place)
+        self._playing = Playing(store.db_path, self.execution_id)
+
+    async def _let_others_play(self) -> None:
+        if self.journal is not None:
+            try:
+                await self.journal.leave_place()
+            except StorageError:
+                logger.exception("that nobody plays execution %s any more could not be written", self.execution_id)
+        if self._playing is not None:
+            self._playing.end()
+
+    def check_place(self) -> None:
+        """Raise PlaceLostError if another process plays the execution by now."""
+        if self.place is not None and self.place.lost is not None:
+            raise self.place.lost
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         async with AsyncExitStack() as stack:
-            if self._playing is not None:
-                stack.callback(self._playing.end)
             if self.store is not None and self.owns_store:
                 stack.push_async_callback(self.store.close)
             if self.journal is not None:
                 stack.push_async_callback(self.journal.aclose)
+            stack.push_async_callback(self._let_others_play)
             await self.hub.__aexit__(kind, error, traceback)
 
 
@@ -205,11 +237,13 @@ def open_run(
     providers: ProvidersSettings | None = None,
     orchestrator: OrchestratorSettings | None = None,
     is_new: bool = False,
+    takes_place: bool = False,
     listeners: Sequence[Listener] = (),
     backoff: Backoff | None = None,
 ) -> Run:
     """A run in this workspace; without ``save_db`` it writes neither store. ``backoff`` paces the retries of calls.
 
+    With ``takes_place`` it is refused when another process plays the execution, and ends when one takes it over.
     Keys come from the environment and the workspace's ``.env``; without ``providers`` the workspace's own are used.
     """
     manager = ConfigurationManager(workspace)
@@ -234,4 +268,5 @@ def open_run(
         events=EventBus(*listeners),
         owns_store=owns_store,
         is_new=is_new,
+        takes_place=takes_place,
     )

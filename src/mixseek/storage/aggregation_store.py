@@ -34,7 +34,8 @@ from mixseek.records import (
 )
 from mixseek.redaction import Redactor
 from mixseek.storage.database import CannotOpenError
-from mixseek.storage.lease import Call, Connection, Worker, Write, worker_for
+from mixseek.storage.lease import Call, Claim, Connection, Worker, Write, worker_for
+from mixseek.storage.places import HeldPlace, claim
 from mixseek.storage.rows import as_dicts, json_value, submissions_record
 from mixseek.storage.tables import (
     ATTACHMENTS,
@@ -83,6 +84,7 @@ class AggregationStore:
         self._retry_delays_seconds = tuple(retry_delays_seconds)
         self._worker: Worker = worker_for(self.db_path)
         self._redactor = redactor
+        self._place: HeldPlace | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -98,6 +100,13 @@ class AggregationStore:
         if not self._closed:
             self._closed = True
             await self._worker.release()
+
+    async def go_by(self, place: HeldPlace) -> None:
+        """Write only while ``place`` is held, and let nobody write any more who held it before."""
+        self._place = place
+        # Nobody held the first one before, so a new run writes nothing here.
+        if place.place.epoch > 1:
+            await self._try(lambda: Claim(lambda connection: claim(connection, place.place), self._lock_wait_seconds))
 
     # --- writes -------------------------------------------------------------------------------------------------------
 
@@ -385,10 +394,10 @@ class AggregationStore:
             rows = make_rows()
             return rows if redactor is None else [row.redacted(redactor) for row in rows]
 
-        await self._try(lambda: Write(harmless_rows, self._lock_wait_seconds))
+        await self._try(lambda: Write(harmless_rows, self._lock_wait_seconds, self._place))
 
     async def _change(self, work: Callable[[Connection], None]) -> None:
-        await self._try(lambda: Call(work, self._lock_wait_seconds))
+        await self._try(lambda: Call(work, self._lock_wait_seconds, self._place))
 
     async def _try(self, make_job: Callable[[], Write | Call]) -> None:
         self._check_open(DatabaseWriteError)
@@ -562,7 +571,7 @@ def _tables_of_executions(connection: Connection) -> list[str]:
     """Our tables that are there, also those in which a migration keeps what it set aside."""
     there = {str(name) for (name,) in connection.execute(_TABLES).fetchall()}
     ours = [LEADER_BOARD, ROUND_STATUS, ROUND_HISTORY, MODEL_USAGE, ATTACHMENTS, EXECUTION_SUMMARY]
-    names = [table.name for table in ours]
+    names = [*(table.name for table in ours), "places"]
     return [name for name in (*names, *(f"{name}_before_v1" for name in names)) if name in there]
 
 

@@ -159,7 +159,7 @@ def _connect(path: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnectio
 
 def _holder_in(message: str) -> str:
     found = re.search(r"Conflicting lock is held in (.*?) ?\(PID (\d+)\)", message)
-    return f"pid {found[2]} ({found[1]})" if found else "another program"
+    return f"process {found[2]} ({found[1]})" if found else "another program"
 
 
 def _connect_without_damage(path: Path, torn: Path | None) -> duckdb.DuckDBPyConnection:

@@ -52,6 +52,7 @@ from mixseek.storage.journal_records import (
     tool_key,
 )
 from mixseek.storage.journal_writer import Row, lease_writer
+from mixseek.storage.places import HeldPlace, take
 
 __all__ = [
     "JOURNAL_NAME",
@@ -112,6 +113,7 @@ class Journal:
         self._redactor = redactor or Redactor()
         self._rows = _RowMaker(self._redactor)
         self._reader = _Reader(self.path, wait_seconds)
+        self._place: HeldPlace | None = None
         self._writer = lease_writer(self.path, wait_seconds, retry_delays)
         # Runs once: by close(), when the journal is garbage, or before the interpreter exits.
         self._release = weakref.finalize(self, self._writer.release)
@@ -145,6 +147,30 @@ class Journal:
     def record_event_later(self, event: JournalEvent) -> None:
         """Keep an event with the next commit, in its order, without waiting for it."""
         self._write_later(partial(self._rows.event, event))
+
+    # --- who plays ---
+
+    async def take_place(self, execution_id: str, database: Path, *, frozen_seconds: float | None = None) -> HeldPlace:
+        """Become the one process that plays an execution; all that this journal records from now on goes by it.
+
+        A process that plays it already is named by PlaceTakenError, unless it is gone or stands still for
+        ``frozen_seconds``; beside ``database`` lie the marks of processes that live.
+        """
+        named = self._redactor.text(execution_id)
+        held = await take(self.path, database, named, wait_seconds=self._wait_seconds, frozen_seconds=frozen_seconds)
+        self._place = held
+        self._writer.hold(held)
+        return held
+
+    async def leave_place(self) -> None:
+        """Let others play; nothing may be recorded afterwards."""
+        place, self._place = self._place, None
+        if place is None:
+            return
+        try:
+            await self._writer.leave(place)
+        finally:
+            place.end()
 
     # --- finding what is already there ---
 
@@ -280,6 +306,9 @@ class Journal:
 
     def close(self) -> None:
         """Write out what waits and close the file; a second call does nothing."""
+        if self._place is not None:
+            self._writer.drop(self._place)
+            self._place.end()
         self._release()
         self._reader.close()
 
@@ -299,11 +328,11 @@ class Journal:
 
     async def _write(self, make_row: Callable[[], Row]) -> None:
         self._refuse_if_closed()
-        await self._writer.write(make_row)
+        await self._writer.write(make_row, self._place)
 
     def _write_later(self, make_row: Callable[[], Row]) -> None:
         self._refuse_if_closed()
-        self._writer.write_later(make_row)
+        self._writer.write_later(make_row, self._place)
 
     def _refuse_if_closed(self) -> None:
         # The writer may live on for another journal of the same file.

@@ -4,6 +4,7 @@ Large JSON bodies are TEXT columns. A later version may keep them as compressed 
 value tells them apart.
 """
 
+import logging
 import os
 import sqlite3
 import time
@@ -23,9 +24,11 @@ from mixseek.errors import (
     DatabaseWriteError,
     StorageError,
 )
+from mixseek.storage.this_process import LONG_WAIT_SECONDS, named
 
 __all__ = [
     "abandon",
+    "begin",
     "delete_rows",
     "file_identity",
     "forget_after_fork",
@@ -34,8 +37,11 @@ __all__ = [
     "open_for_reading",
     "open_for_writing",
     "read_error",
+    "roll_back",
     "write_error",
 ]
+
+logger = logging.getLogger(__name__)
 
 _APPLICATION_ID = 0x4D69784A  # "MixJ": tells a journal from any other SQLite file that has its name
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -163,13 +169,30 @@ def _delete(connection: sqlite3.Connection, execution_id: str) -> int:
     deleted = 0
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for table in ("calls", "started_calls", "tool_results", "prompts", "events"):
+        for table in ("calls", "started_calls", "tool_results", "prompts", "events", "places"):
             deleted += connection.execute(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,)).rowcount  # noqa: S608
         connection.execute("COMMIT")
     except BaseException:
-        _roll_back(connection)
+        roll_back(connection)
         raise
     return deleted
+
+
+def begin(connection: sqlite3.Connection, path: Path, wait_seconds: float) -> None:
+    """Begin a transaction that writes; a wait for another process that takes long is told."""
+    told_after = min(LONG_WAIT_SECONDS, wait_seconds)
+    try:
+        _begin(connection, told_after)
+    except sqlite3.OperationalError as error:
+        if _primary_code(error) not in _BUSY or wait_seconds <= told_after:
+            raise
+        logger.warning("waiting for %s, which writes %s", named(_holder(path)), path.name)
+        _begin(connection, wait_seconds - told_after)
+
+
+def _begin(connection: sqlite3.Connection, wait_seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout={round(wait_seconds * 1000)}")
+    connection.execute("BEGIN IMMEDIATE")
 
 
 def _patiently(action: Callable[[], _T], seconds: float) -> _T:
@@ -218,8 +241,17 @@ def _m001_create_tables(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
+def _m002_places(db: sqlite3.Connection) -> None:
+    """Who plays an execution; the epoch rises whenever another process takes it over."""
+    db.execute(
+        "CREATE TABLE places (execution_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT NOT NULL,"
+        " pid INTEGER NOT NULL, host TEXT NOT NULL, command TEXT NOT NULL, taken_at TEXT NOT NULL,"
+        " beat INTEGER NOT NULL)"
+    )
+
+
 # Appended to, never edited: a file remembers how many of these it has seen.
-_MIGRATIONS = (_m001_create_tables,)
+_MIGRATIONS = (_m001_create_tables, _m002_places)
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
@@ -238,7 +270,7 @@ def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("COMMIT")
         reach("journal.after_migration")
     except BaseException:
-        _roll_back(connection)
+        roll_back(connection)
         raise
 
 
@@ -266,7 +298,8 @@ def journal_version(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
+def roll_back(connection: sqlite3.Connection) -> None:
+    """Undo what was begun."""
     # After some errors SQLite has rolled back by itself.
     with suppress(sqlite3.Error):
         if connection.in_transaction:

@@ -4,6 +4,9 @@ Whoever records something puts it in a queue and waits. The thread takes all tha
 one transaction, and wakes each caller after the commit that holds its record: 200 teams cost a few commits, not 200.
 Records become rows in the thread as well, so that a large one does not hold up the event loop. A record that cannot be
 stored fails alone; a commit that fails, fails for all that shared it, after its retries.
+
+The thread also beats for the places its process holds (:mod:`mixseek.storage.places`), and inside each transaction it
+looks whether they are still held: what belongs to a run that was taken over by another process is not written.
 """
 
 import asyncio
@@ -15,18 +18,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from mixseek.crash_points import reach
-from mixseek.errors import DatabaseWriteError, StorageError, UnstorableValueError
+from mixseek.errors import DatabaseWriteError, PlaceLostError, StorageError, UnstorableValueError
 from mixseek.storage.journal_file import (
     abandon,
+    begin,
     file_identity,
     forget_after_fork,
     may_pass,
     open_for_writing,
     write_error,
 )
+from mixseek.storage.places import BEAT_SECONDS, HeldPlace, beat, check, leave
 
 __all__ = ["JournalWriter", "Row", "lease_writer"]
 
@@ -45,10 +51,14 @@ class Row:
 class _Waiting:
     """One record in the queue, and who waits for it; ``future`` is None where nobody does."""
 
-    make_row: Callable[[], Row]
+    make_row: Callable[[], Row | None]
     future: asyncio.Future[None] | None
+    place: HeldPlace | None = None
+    """What has to be held still when the record is written."""
+    is_leaving: bool = False
+    """Whether the place is given up with this commit."""
     row: Row | None = None
-    error: StorageError | None = None
+    error: StorageError | PlaceLostError | None = None
 
 
 @dataclass(eq=False)
@@ -61,6 +71,8 @@ class JournalWriter:
     _leases: int = 0
     _closing: bool = False
     _queue: list[_Waiting] = field(default_factory=list)
+    _places: list[HeldPlace] = field(default_factory=list)
+    _next_beat: float = 0.0
     _thread: threading.Thread | None = None
     _connection: sqlite3.Connection | None = None
     _identity: tuple[int, int] | None = None
@@ -70,15 +82,33 @@ class JournalWriter:
         self._changed = threading.Condition(threading.RLock())
         forget_after_fork(self)
 
-    async def write(self, make_row: Callable[[], Row]) -> None:
+    async def write(self, make_row: Callable[[], Row], place: HeldPlace | None = None) -> None:
         """Return once the row is committed; it is written even if the caller stops waiting."""
         future = asyncio.get_running_loop().create_future()
-        self._put(_Waiting(make_row, future))
+        self._put(_Waiting(make_row, future, place))
         await future
 
-    def write_later(self, make_row: Callable[[], Row]) -> None:
+    def write_later(self, make_row: Callable[[], Row], place: HeldPlace | None = None) -> None:
         """Return at once; the row goes with the next commit, and its failure goes to the log."""
-        self._put(_Waiting(make_row, None))
+        self._put(_Waiting(make_row, None, place))
+
+    def hold(self, place: HeldPlace) -> None:
+        """Beat for a place from now on."""
+        with self._changed:
+            self._places.append(place)
+            self._start()
+
+    async def leave(self, place: HeldPlace) -> None:
+        """Give a place up when all that was handed in before is written; one that was lost is another's already."""
+        future = asyncio.get_running_loop().create_future()
+        self._put(_Waiting(partial(self.drop, place), future, place, is_leaving=True))
+        with suppress(PlaceLostError):
+            await future
+
+    def drop(self, place: HeldPlace) -> None:
+        """Beat for a place no more."""
+        with self._changed:
+            self._places = [each for each in self._places if each is not place]
 
     def release(self) -> None:
         """Give up one lease; with the last one the queue is written out and the file closed."""
@@ -93,18 +123,21 @@ class JournalWriter:
         """Start afresh in a forked child; the queue is the parent's to write."""
         abandon(self._connection)
         self._changed = threading.Condition(threading.RLock())
-        self._queue, self._thread, self._connection = [], None, None
+        self._queue, self._places, self._thread, self._connection = [], [], None, None
 
     def _put(self, waiting: _Waiting) -> None:
         with self._changed:
             if self._closing:
                 raise DatabaseWriteError(f"journal {str(self.path)!r} is closed")
             self._queue.append(waiting)
-            if self._thread is None:
-                # A daemon, since Python waits for other threads before it lets anyone ask this one to stop.
-                self._thread = threading.Thread(target=self._run, name="mixseek-journal", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            # A daemon, since Python waits for other threads before it lets anyone ask this one to stop.
+            self._thread = threading.Thread(target=self._run, name="mixseek-journal", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
 
     def _stop(self) -> None:
         with self._changed:
@@ -124,21 +157,41 @@ class JournalWriter:
     def _work(self) -> bool:
         """Write what waits; its texts are let go of before the next wait, which may be long."""
         batch = self._take()
+        if batch is None:
+            return False
         self._commit(batch)
         _wake(batch)
-        return bool(batch)
+        self._beat()
+        return True
 
-    def _take(self) -> list[_Waiting]:
-        """What waits, as soon as anything does, if not too much at once; nothing once the writer is closing."""
+    def _take(self) -> list[_Waiting] | None:
+        """What waits, if not too much at once; nothing when it is time to beat, None once the writer is closing."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closing)
+            patience = max(0.0, self._next_beat - time.monotonic()) if self._places else None
+            self._changed.wait_for(lambda: self._queue or self._closing, patience)
             batch, self._queue = self._queue[:_MOST_RECORDS_AT_ONCE], self._queue[_MOST_RECORDS_AT_ONCE:]
-            return batch
+            return batch if batch or not self._closing else None
+
+    def _beat(self) -> None:
+        """Show those who might want our places that we live; a beat that cannot be written is made up for later."""
+        if not self._places or time.monotonic() < self._next_beat:
+            return
+        self._next_beat = time.monotonic() + BEAT_SECONDS
+        try:
+            self._in_transaction(self._beat_for_all, is_durable=False)
+        except (sqlite3.Error, StorageError, OSError) as error:
+            self._close_file()
+            _log.debug("journal %s: no beat: %s", self.path, error)
+
+    def _beat_for_all(self, connection: sqlite3.Connection) -> None:
+        for place in self._places:
+            if beat(connection, place) is not None:
+                self.drop(place)
 
     def _commit(self, batch: list[_Waiting]) -> None:
         for waiting in batch:
             _make_row(waiting)
-        ready = [waiting for waiting in batch if waiting.row is not None]
+        ready = [waiting for waiting in batch if waiting.error is None]
         try:
             self._write_patiently(ready)
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
@@ -169,20 +222,25 @@ class JournalWriter:
                 time.sleep(delay)
 
     def _write(self, ready: list[_Waiting]) -> None:
-        connection = self._open_file()
         for waiting in ready:
             waiting.error = None
-        connection.execute("BEGIN IMMEDIATE")
+        self._in_transaction(partial(_write_rows, ready))
+        reach("journal.after_commit")
+
+    def _in_transaction(self, work: Callable[[sqlite3.Connection], None], *, is_durable: bool = True) -> None:
+        connection = self._open_file()
+        if not is_durable:
+            connection.execute("PRAGMA synchronous=NORMAL")
+        begin(connection, self.path, self.wait_seconds)
         try:
-            for group in _by_table(ready):
-                _insert(connection, group)
-            reach("journal.before_commit")
+            work(connection)
             connection.execute("COMMIT")
-            reach("journal.after_commit")
         except BaseException:
             with suppress(sqlite3.Error):
                 connection.rollback()
             raise
+        if not is_durable:
+            connection.execute("PRAGMA synchronous=FULL")
 
     def _open_file(self) -> sqlite3.Connection:
         if self._connection is not None and file_identity(self.path) != self._identity:
@@ -215,6 +273,22 @@ def _make_row(waiting: _Waiting) -> None:
         waiting.error = error
     except Exception as error:  # noqa: BLE001 - one record must not take down those it shares a commit with
         waiting.error = UnstorableValueError(f"the journal cannot hold this record: {type(error).__name__}: {error}")
+
+
+def _write_rows(ready: Sequence[_Waiting], connection: sqlite3.Connection) -> None:
+    """Add the rows of all whose place is still held; the others are told who has it."""
+    for place in {waiting.place for waiting in ready if waiting.place is not None}:
+        lost = check(connection, place)
+        for waiting in ready if lost else ():
+            if waiting.place is place:
+                waiting.error = PlaceLostError(str(lost))
+    writing = [waiting for waiting in ready if waiting.error is None]
+    for group in _by_table(writing):
+        _insert(connection, group)
+    for waiting in writing:
+        if waiting.is_leaving and waiting.place is not None:
+            leave(connection, waiting.place)
+    reach("journal.before_commit")
 
 
 def _by_table(ready: Iterable[_Waiting]) -> Iterator[list[_Waiting]]:
@@ -270,7 +344,7 @@ def _wake(batch: list[_Waiting]) -> None:
     for waiting in batch:
         if waiting.future is not None:
             loops.setdefault(waiting.future.get_loop(), []).append(waiting)
-        elif waiting.error is not None:
+        elif waiting.error is not None and not isinstance(waiting.error, PlaceLostError):
             _log.error("the journal lost a record nobody waited for: %s", waiting.error)
     for loop, those in loops.items():
         # A loop that was closed in the meantime has nobody left to tell.

@@ -25,10 +25,12 @@ import duckdb
 
 from mixseek.errors import DatabaseLockedError
 from mixseek.storage.database import HeldElsewhereError, check_place, open_as_it_is, open_database
+from mixseek.storage.places import HeldPlace, check_results
 from mixseek.storage.tables import Row, upsert
+from mixseek.storage.this_process import LONG_WAIT_SECONDS, named
 from mixseek.storage.turn import Turn
 
-__all__ = ["Call", "Job", "Look", "Worker", "Write", "worker_for"]
+__all__ = ["Call", "Claim", "Job", "Look", "Worker", "Write", "worker_for"]
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ _HOLD_SECONDS = 1.0
 _CONTENDED_LINGER_SECONDS = 0.002
 _CONTENDED_HOLD_SECONDS = 0.06
 _ASK_AGAIN_SECONDS = 0.02
+_TELL_AGAIN_SECONDS = 10.0
 _IDLE_THREAD_SECONDS = 5.0
 _MAX_BATCH = 64
 # After these the connection is as good as before; after any other error it is not trusted with more work.
@@ -58,8 +61,11 @@ _HARMLESS = (
 class Job:
     """Work that somebody awaits on some event loop."""
 
-    def __init__(self, lock_wait_seconds: float) -> None:
-        self.deadline = time.monotonic() + lock_wait_seconds
+    def __init__(self, lock_wait_seconds: float, place: HeldPlace | None = None) -> None:
+        self.place = place
+        """What has to be held still when the work is done."""
+        self.handed_in = time.monotonic()
+        self.deadline = self.handed_in + lock_wait_seconds
         self.waited_for = lock_wait_seconds
         self.abandoned = False
         """Set when the caller was cancelled: work that has not begun is then not done, nor waited for."""
@@ -95,13 +101,19 @@ class Job:
 class Call(Job):
     """A function of the connection: a read, or a change that is more than rows and sees to its own transaction."""
 
-    def __init__(self, work: Callable[[Connection], Any], lock_wait_seconds: float) -> None:
-        super().__init__(lock_wait_seconds)
+    def __init__(
+        self, work: Callable[[Connection], Any], lock_wait_seconds: float, place: HeldPlace | None = None
+    ) -> None:
+        super().__init__(lock_wait_seconds, place)
         self.work = work
 
 
 class Look(Call):
     """A read of the file as it is: it makes none, brings none up to date, and needs no right to write it."""
+
+
+class Claim(Call):
+    """Makes the results of an execution those of one process: it is looked anew who may write them."""
 
 
 class LetGo(Job):
@@ -114,8 +126,10 @@ class LetGo(Job):
 class Write(Job):
     """Rows that are written together or not at all; making them may refuse a value."""
 
-    def __init__(self, make_rows: Callable[[], Sequence[Row]], lock_wait_seconds: float) -> None:
-        super().__init__(lock_wait_seconds)
+    def __init__(
+        self, make_rows: Callable[[], Sequence[Row]], lock_wait_seconds: float, place: HeldPlace | None = None
+    ) -> None:
+        super().__init__(lock_wait_seconds, place)
         self._make_rows = make_rows
         self.rows: Sequence[Row] = ()
 
@@ -146,6 +160,8 @@ class Worker:
         self._stop = threading.Event()
         self._sound = True
         self._leaving: list[LetGo] = []
+        self._checked: set[HeldPlace] = set()
+        self._told_at = -_TELL_AGAIN_SECONDS
 
     async def do(self, job: Job) -> Any:
         """Hand in a job and await its outcome."""
@@ -213,7 +229,7 @@ class Worker:
     def _take_turn(self, job: Job) -> None:
         check_place(self.path)
         try:
-            came = self._turn.take(job.deadline, self._stop, lambda: job.abandoned)
+            came = self._turn.take(job.deadline, self._stop, lambda: self._gives_up(job, self._turn.holder))
         except OSError:
             # Where nothing can be written nobody takes turns; whoever only reads can do without.
             if not isinstance(job, Look):
@@ -221,6 +237,14 @@ class Worker:
             return
         if not came:
             raise self._locked(self._turn.holder(), job)
+
+    def _gives_up(self, job: Job, holder: Callable[[], str]) -> bool:
+        """Whether nobody wants the work any more; a wait that takes long is told now and then, with whom it is for."""
+        now = time.monotonic()
+        if now >= max(job.handed_in + LONG_WAIT_SECONDS, self._told_at + _TELL_AGAIN_SECONDS):
+            self._told_at = now
+            logger.warning("waiting for %s, which holds %s", holder(), self.path.name)
+        return job.abandoned
 
     def _locked(self, holder: str, job: Job) -> DatabaseLockedError:
         return DatabaseLockedError(
@@ -234,10 +258,12 @@ class Worker:
             with self._open:
                 self._lease(job)
         except HeldElsewhereError as held:
-            if time.monotonic() < job.deadline and not self._stop.is_set() and not job.abandoned:
-                self._turn.note(f", itself waiting for {held.holder}")
+            holder = held.holder
+            gives_up = self._gives_up(job, lambda: named(holder))
+            if time.monotonic() < job.deadline and not self._stop.is_set() and not gives_up:
+                self._turn.note(f", itself waiting for {holder}")
                 return False
-            job.fail(self._locked(held.holder, job))
+            job.fail(self._locked(named(holder), job))
         except Exception as error:  # noqa: BLE001 the caller decides what it means
             job.fail(error)
         return True
@@ -249,6 +275,7 @@ class Worker:
         connection = open_database(self.path)
         try:
             self._sound = True
+            self._checked.clear()
             self._work(connection, job)
         finally:
             _let_go(connection, self.path)
@@ -305,6 +332,8 @@ class Worker:
         for job in jobs:
             if job.abandoned:
                 continue
+            if not self._may_write(connection, job):
+                continue
             if isinstance(job, Write):
                 if job.prepare():
                     batch.append(job)
@@ -315,7 +344,23 @@ class Worker:
                 self._leaving.append(job)
             elif isinstance(job, Call):
                 self._attempt(job, partial(job.work, connection))
+            if isinstance(job, Claim):
+                self._checked.clear()
         self._write_together(connection, batch)
+
+    def _may_write(self, connection: Connection, job: Job) -> bool:
+        """Whether the job's place is still held, seen once a lease: nobody else can open the file meanwhile."""
+        if job.place is None or job.place in self._checked:
+            return True
+        try:
+            lost: Exception | None = check_results(connection, job.place)
+        except Exception as error:  # noqa: BLE001 as when the work itself fails
+            self._sound, lost = False, error
+        if lost is not None:
+            job.fail(lost)
+            return False
+        self._checked.add(job.place)
+        return True
 
     def _write_together(self, connection: Connection, batch: Sequence[Write]) -> None:
         if len(batch) > 1 and self._written(connection, batch):

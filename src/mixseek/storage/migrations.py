@@ -46,7 +46,16 @@ def m002_attachments(db: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (m001_results, m002_attachments)
+def m003_places(db: duckdb.DuckDBPyConnection) -> None:
+    """Which process took an execution over last; whoever had it before writes no more of its results."""
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS places (execution_id VARCHAR PRIMARY KEY, epoch BIGINT NOT NULL, "
+        "holder VARCHAR NOT NULL, pid BIGINT NOT NULL, host VARCHAR NOT NULL, command VARCHAR NOT NULL, "
+        "taken_at VARCHAR NOT NULL)"
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (m001_results, m002_attachments, m003_places)
 
 
 def file_version(db: duckdb.DuckDBPyConnection) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mixseek.records import utc_now
+from mixseek.storage.this_process import named, this_command, this_pid
 
 __all__ = ["Turn", "close_descriptor", "lock_bytes", "open_lock_file"]
 
@@ -51,8 +52,7 @@ class Turn:
     def note(self, what: str) -> None:
         """Write into the lock file who holds it, and what that process is itself waiting for."""
         if self._fd is not None:
-            program = Path(sys.argv[0] or "python").name
-            text = f"pid {os.getpid()} ({program}) since {utc_now():%Y-%m-%dT%H:%M:%SZ}{what}\n"
+            text = f"process {this_pid()} ({this_command()}) since {utc_now():%Y-%m-%dT%H:%M:%SZ}{what}\n"
             data = text.encode("utf-8", "replace")
             os.pwrite(self._fd, data, _DIGITS + 1)
             os.ftruncate(self._fd, _DIGITS + 1 + len(data))
@@ -79,7 +79,7 @@ class Turn:
             words = self.path.read_bytes()[_DIGITS + 1 :].decode("utf-8", "replace").strip()
         except OSError:
             words = ""
-        return words or "a process that left no name"
+        return named(words) or "a process that left no name"
 
 
 def _draw(fd: int) -> int:
