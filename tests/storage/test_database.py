@@ -216,16 +216,13 @@ def test_migrations_are_appended_and_remembered(tmp_path: Path) -> None:
     path = tmp_path / "mixseek.db"
     open_database(path).close()
 
-    def m003_adds(db: duckdb.DuckDBPyConnection) -> None:
+    def adds(db: duckdb.DuckDBPyConnection) -> None:
         db.execute("CREATE TABLE added (x INTEGER)")
 
     for _ in range(2):
-        open_database(path, (*MIGRATIONS, m003_adds)).close()
-    assert rows(path, "SELECT version, name FROM mixseek_schema ORDER BY ALL") == [
-        (1, "m001_results"),
-        (2, "m002_attachments"),
-        (3, "m003_adds"),
-    ]
+        open_database(path, (*MIGRATIONS, adds)).close()
+    names = [migration.__name__ for migration in (*MIGRATIONS, adds)]
+    assert rows(path, "SELECT version, name FROM mixseek_schema ORDER BY ALL") == list(enumerate(names, 1))
 
 
 def test_the_names_of_migrations_begin_with_their_number() -> None:
@@ -426,6 +423,7 @@ def test_a_new_file_has_every_table_of_the_contract(tmp_path: Path) -> None:
         "leader_board",
         "mixseek_schema",
         "model_usage",
+        "places",
         "round_history",
         "round_status",
     ]

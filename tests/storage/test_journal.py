@@ -379,7 +379,8 @@ async def test_no_byte_of_a_secret_reaches_the_file(tmp_path: Path) -> None:
 async def test_the_file_says_which_version_it_has_and_what_made_it(journal: Journal) -> None:
     await journal.record_event(an_event(1))
     db = sqlite3.connect(journal.path)
-    assert [row[:2] for row in db.execute("SELECT * FROM schema_version")] == [(1, "m001_create_tables")]
+    known = [row[:2] for row in db.execute("SELECT * FROM schema_version")]
+    assert known == [(1, "m001_create_tables"), (2, "m002_places")]
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     db.close()
 

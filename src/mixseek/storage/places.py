@@ -90,9 +90,9 @@ class HeldPlace:
         self.lost: PlaceLostError | None = None
         self._mark = mark
         self._lock = threading.Lock()
-        self._when_lost: list[Callable[[], None]] = []
+        self._when_lost: list[Callable[[], object]] = []
 
-    def when_lost(self, call: Callable[[], None]) -> None:
+    def when_lost(self, call: Callable[[], object]) -> None:
         """Call once, from any thread, when the place is found to be lost."""
         with self._lock:
             if self.lost is None:
