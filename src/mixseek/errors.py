@@ -31,6 +31,7 @@ MixSeekError
     ├── EvaluationError           a submission could not be scored
     ├── SandboxError              code could not be run, through no fault of the code
     ├── RoundTimeoutError         (also TimeoutError) one submission or judgment took too long
+    ├── BudgetExhaustedError      the purse of the run or the team cannot pay for more
     ├── TeamTimeoutError          (also TimeoutError) all rounds of a team together took too long
     └── NoResultError             every round of a team failed
 
@@ -42,6 +43,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "AuthenticationError",
+    "BudgetExhaustedError",
     "ConfigurationError",
     "DatabaseLockedError",
     "DatabaseReadError",
@@ -271,6 +273,10 @@ class RoundTimeoutError(RunError, TimeoutError):
 
 class TeamTimeoutError(RunError, TimeoutError):
     """All rounds of a team together took longer than the team's limit."""
+
+
+class BudgetExhaustedError(RunError):
+    """The purse of the run or of the team cannot pay for what was to be done; what is done counts."""
 
 
 class NoResultError(RunError):

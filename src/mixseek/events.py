@@ -26,6 +26,7 @@ from mixseek.records import (
 )
 
 __all__ = [
+    "BudgetLow",
     "Event",
     "EventBus",
     "Listener",
@@ -212,6 +213,15 @@ class ModelCalled(Event):
     output_tokens: int
     cost_usd: float | None
     error: str | None = None
+
+
+class BudgetLow(Event):
+    """Four fifths of a budget are used: the run's, or that of the team."""
+
+    limit: str
+    """Which one: ``max_cost_usd``, ``max_tokens``, ``max_requests`` or ``max_seconds``."""
+    used: float
+    allowed: float
 
 
 Listener = Callable[[Event], None]

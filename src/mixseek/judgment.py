@@ -2,7 +2,8 @@
 
 Below ``min_rounds`` a team goes on and at ``max_rounds`` it stops, whatever anyone thinks. In between the rules on its
 scores are looked at (a target, a plateau), and only then a model is asked whether another round is worth its money. A
-model that cannot be asked never ends a team: it goes on, and the record says why.
+model that cannot be asked never ends a team: it goes on, and the record says why. Where a budget cannot pay for another
+round there is none, and nobody is asked.
 """
 
 import logging
@@ -18,7 +19,7 @@ from mixseek.llm import ModelHub, PatientTimeout, ask, described, model_settings
 from mixseek.records import ExitReason, ImprovementJudgment, RoundState
 from mixseek.templating import JAPANESE, Texts
 
-__all__ = ["DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION", "Decision", "Judgment", "decide_by_rule", "settle"]
+__all__ = ["DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION", "Decision", "Judgment", "decide_by_rule", "settle", "stop_for_want"]
 
 logger = logging.getLogger(__name__)
 
@@ -95,9 +96,27 @@ UNDECIDED = Decision(ImprovementJudgment(should_continue=True, reasoning="no rul
 
 
 def decide_by_rule(
-    history: Sequence[RoundState], settings: JudgmentSettings, *, min_rounds: int, max_rounds: int
+    history: Sequence[RoundState],
+    settings: JudgmentSettings,
+    *,
+    min_rounds: int,
+    max_rounds: int,
+    shortage: str | None = None,
 ) -> Decision:
-    """What the rules say after the latest round; :data:`UNDECIDED` if they say nothing."""
+    """What the rules say after the latest round; :data:`UNDECIDED` if they say nothing.
+
+    ``shortage`` says why another round cannot be paid for: then there is none, below ``min_rounds`` too.
+    """
+    decision = _by_scores(history, settings, min_rounds, max_rounds)
+    return stop_for_want(shortage) if shortage is not None and decision.exit_reason is None else decision
+
+
+def stop_for_want(shortage: str) -> Decision:
+    """No more rounds, because they cannot be paid for."""
+    return _stop("budget_exhausted", shortage)
+
+
+def _by_scores(history: Sequence[RoundState], settings: JudgmentSettings, min_rounds: int, max_rounds: int) -> Decision:
     latest = history[-1]
     if latest.round_number >= max_rounds:
         return _stop("max_rounds_reached", f"round {latest.round_number} is the last of {max_rounds}")

@@ -30,6 +30,7 @@ __all__ = [
     "FailedTeamInfo",
     "ImprovementJudgment",
     "LeaderBoardEntry",
+    "LostUsage",
     "MemberAgentResult",
     "MemberSubmission",
     "MemberSubmissionsRecord",
@@ -103,6 +104,35 @@ class Usage(Record):
         keys = self.details.keys() | other.details.keys()
         details = {key: self.details.get(key, 0) + other.details.get(key, 0) for key in keys}
         return Usage(**sums, details=details)
+
+
+class LostUsage(Record):
+    """What attempts of one agent may have cost that nobody knows the price of: cut off, timed out, cancelled, killed.
+
+    Kept under a budget alone, at the bound that was reserved for them: "up to" so much.
+    """
+
+    execution_id: str
+    team_id: str
+    round_number: int
+    role: ModelRole
+    agent_name: str
+    model: str
+    attempts: int = 0
+    tokens: int = 0
+    cost_usd: float | None = None
+    """None where the price is not known."""
+
+    def plus(self, other: "LostUsage") -> "LostUsage":
+        """Both lines as one, which keeps the names of the first."""
+        costs = (self.cost_usd, other.cost_usd)
+        return self.model_copy(
+            update={
+                "attempts": self.attempts + other.attempts,
+                "tokens": self.tokens + other.tokens,
+                "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
+            }
+        )
 
 
 class ModelUsage(Record):
@@ -545,6 +575,8 @@ class ExecutionSummary(Record):
     usage: Usage = Usage()
     cost_usd: float | None = None
     bill: list[ModelUsage] = []
+    lost: list[LostUsage] = []
+    """What may have been paid beyond the bill, at most; kept under a budget alone."""
     interrupted: bool = False
     """Whether it was stopped: then teams that had not ended are among the failures, with their best round so far."""
 

@@ -267,13 +267,11 @@ def test_what_a_plugin_prints_stays_out_of_the_json(run: Run) -> None:
     assert json.loads(ran.out)["files"][0]["kind"] == "evaluator"
 
 
-def test_validate_notes_what_is_not_yet_in_effect(run: Run) -> None:
-    _write(run, "configs/agents/t.toml", '[team]\nteam_id = "t"\nteam_name = "T"\n[team.budget]\nmax_tokens = 1\n')
-    assert run("config", "validate", "configs/agents/t.toml") == Ran(
-        0,
-        "configs/agents/t.toml: ok (team)\n  note: configs/agents/t.toml: team.budget: not yet in effect\n",
-        "",
-    )
+def test_validate_notes_an_older_spelling(run: Run) -> None:
+    text = '[agent]\nname = "a"\ntype = "plain"\nmodel = "ollama:b"\n[agent.instructions]\ntext = "Be brief."\n'
+    _write(run, "configs/agents/m.toml", text)
+    ran = run("config", "validate", "configs/agents/m.toml")
+    assert "note: configs/agents/m.toml: agent.instructions: older spelling" in ran.out
 
 
 # --- show -----------------------------------------------------------------------------------------------------------

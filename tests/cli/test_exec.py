@@ -395,14 +395,6 @@ def test_a_secret_is_neither_in_the_progress_nor_in_the_result(workspace: Path, 
     assert "[redacted]" in ran.stderr
 
 
-def test_a_budget_that_does_not_hold_yet_is_told_every_time(workspace: Path, server: ModelServerProcess) -> None:
-    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
-    file = workspace / "configs" / "orchestrator.toml"
-    file.write_text(file.read_text() + "\n[budget]\nmax_requests = 1\n")
-    for more in ([], ["--dry-run"]):
-        assert "budget: not yet in effect; the run is not held to it" in _run(workspace, TASK, *more).stderr
-
-
 def test_a_dry_run_finds_what_only_making_the_members_tells(workspace: Path, server: ModelServerProcess) -> None:
     write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
     team = workspace / "configs" / "agents" / "team-a.toml"

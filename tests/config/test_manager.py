@@ -576,17 +576,6 @@ def test_a_reference_given_with_the_task_wins_over_the_one_of_the_file(workspace
 # --- notes ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_yet_in_effect_is_noted(workspace: Path) -> None:
-    file = _competition(workspace)
-    price = '[prices."ollama:b"]\ninput_usd_per_million = 1\noutput_usd_per_million = 2\n'
-    file.write_text(ORCHESTRATOR + "[budget]\nmax_tokens = 5\n[storage]\nlock_wait_seconds = 5\n" + price)
-    report = _manager(workspace, {"OPENAI_API_KEY": "k", "GOOGLE_API_KEY": "k"}).validate(file)
-    assert report.problems == ()
-    assert [str(note) for note in report.notes] == [
-        "configs/orchestrator.toml: budget: not yet in effect",
-    ]
-
-
 def test_an_older_spelling_of_the_instruction_is_noted(workspace: Path) -> None:
     text = '[agent]\nname = "a"\ntype = "plain"\nmodel = "ollama:b"\n[agent.instructions]\ntext = "Be brief."\n'
     file = _write(workspace, "configs/agents/m.toml", text)

@@ -29,7 +29,7 @@ from mixseek.cli.output import (
     use_format,
     warn,
 )
-from mixseek.cli.plan import idle_settings, plan_of
+from mixseek.cli.plan import plan_of
 from mixseek.cli.progress import Progress
 from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
 from mixseek.cli.summary import print_summary, tell_of_interruption
@@ -97,8 +97,6 @@ def exec_(
     attachments = read_attachments(files or (), place)
     answer_to = answer_file(output)
     page = report_file(place, report, report_to)
-    for name in idle_settings(settings):
-        warn(f"mixseek: {name}: not yet in effect; the run is not held to it")
     if dry_run:
         if prompt is not None or prompt_file is not None:
             read_given(prompt, prompt_file, place)

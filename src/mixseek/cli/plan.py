@@ -4,22 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixseek.config.checks import later_fields, type_of_metric
-from mixseek.config.layers import show_path
+from mixseek.config.checks import type_of_metric
 from mixseek.config.manager import RunSettings
 from mixseek.config.schema import EvaluatorSettings, TeamSettings
 from mixseek.embedded import FETCHABLE, PREFIX, is_fetched
 from mixseek.metrics import CODE_METRICS
 
-__all__ = ["Plan", "idle_settings", "plan_of"]
-
-
-def idle_settings(settings: RunSettings) -> list[str]:
-    """What is set but not in effect: a limit that does not hold is worth a line every time, somebody counts on it."""
-    idle = [show_path(path) for path in later_fields(settings.orchestrator)]
-    for team in settings.teams:
-        idle += [f"team {team.team_id!r}: {show_path(path)}" for path in later_fields(team)]
-    return idle
+__all__ = ["Plan", "plan_of"]
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,7 @@ from mixseek.cli.output import (
     print_text,
     rounded,
     use_format,
-    warn,
 )
-from mixseek.cli.plan import idle_settings
 from mixseek.config.attachments import read_attachments
 from mixseek.config.kinds import TEAM
 from mixseek.config.manager import ConfigurationManager, Given, RunSettings, locate_workspace, redactor_of
@@ -107,8 +105,6 @@ def team(
     settings = _settings(manager, is_scored=evaluate or evaluate_config is not None)
     attachments = read_attachments(files or (), place)
     answer_to = answer_file(output)
-    for name in idle_settings(settings):
-        warn(f"mixseek: {name}: not yet in effect; the run is not held to it")
     task = read_given(prompt, prompt_file, place)
     redactor = redactor_of(manager.environ, settings.providers)
 

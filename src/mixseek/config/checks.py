@@ -47,7 +47,6 @@ __all__ = [
     "check",
     "check_clock",
     "check_prompt_templates",
-    "later_fields",
     "metrics_that_need_a_reference",
     "missing_sandboxes",
     "needs_reference",
@@ -61,12 +60,6 @@ Fault = tuple[KeyPath, str]
 
 _PROMPT_TEMPLATES = ("initial_prompt.jinja2", "continuation_prompt.jinja2")
 _PATH_OF_A_TEXT = re.compile(r"\S[^\n]*\.(?:md|txt|json|toml|html?|csv|rst)", re.IGNORECASE)
-
-# Accepted and checked, but read only by parts that are still to come.
-_LATER: Mapping[type[BaseModel], frozenset[str]] = {
-    OrchestratorSettings: frozenset({"budget"}),
-    TeamSettings: frozenset({"budget"}),
-}
 
 
 @dataclass(frozen=True)
@@ -209,20 +202,6 @@ def _referring_texts(server: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]
     for table in ("env", "headers"):
         values = server.get(table)
         yield from (((table, name), each) for name, each in (values if isinstance(values, Mapping) else {}).items())
-
-
-def later_fields(settings: BaseModel, above: KeyPath = ()) -> Iterator[KeyPath]:
-    """Fields that are set but not yet in effect, at any depth."""
-    for name in settings.model_fields_set:
-        value = getattr(settings, name)
-        if name in _LATER.get(type(settings), ()):
-            yield (*above, name)
-        elif isinstance(value, BaseModel):
-            yield from later_fields(value, (*above, name))
-        elif isinstance(value, list):
-            for number, item in enumerate(value):
-                if isinstance(item, BaseModel):
-                    yield from later_fields(item, (*above, name, number))
 
 
 # --- values of unknown types ----------------------------------------------------------------------------------------

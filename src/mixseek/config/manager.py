@@ -21,7 +21,6 @@ from mixseek.config.checks import (
     check,
     check_clock,
     check_prompt_templates,
-    later_fields,
     metrics_that_need_a_reference,
     missing_sandboxes,
     reference_file,
@@ -878,8 +877,6 @@ def _server(table: Any) -> Server:
 
 
 def _notes(settings: BaseModel, values: Mapping[str, Any], place: Callable[[KeyPath], Place]) -> Iterator[Problem]:
-    for path in sorted(later_fields(settings), key=str):
-        yield problem_at(place(path), "not yet in effect")
     for path, member in _members_as_written(settings, values):
         if isinstance(member.get("instructions"), Mapping):
             yield problem_at(place((*path, "instructions")), 'older spelling: write system_instruction = "..."')

@@ -586,6 +586,11 @@ class BudgetSettings(Settings):
     max_tokens: Count | None = Field(default=None, description="Tokens, in and out together.")
     max_requests: Count | None = Field(default=None, description="Model calls.")
     max_seconds: Amount | None = Field(default=None, description="Time on the clock.")
+    max_output_tokens: Count | None = Field(
+        default=None,
+        description="Longest answer of a model whose own max_tokens is not set, which a budget of money or tokens has"
+        " to know beforehand; absent: 8192, in a team that of the run.",
+    )
 
 
 class LeaderSettings(ModelParams):

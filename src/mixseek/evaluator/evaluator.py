@@ -30,7 +30,14 @@ from mixseek.config.schema import (
     ModelParams,
     PromptBuilderSettings,
 )
-from mixseek.errors import ConfigurationError, EvaluationError, MixSeekError, Problem, WorkspaceNotFoundError
+from mixseek.errors import (
+    BudgetExhaustedError,
+    ConfigurationError,
+    EvaluationError,
+    MixSeekError,
+    Problem,
+    WorkspaceNotFoundError,
+)
 from mixseek.evaluator.gates import flags_of
 from mixseek.evaluator.metrics.base import BaseMetric, CodeMetric, Judge, LLMJudgeMetric
 from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, described, model_settings
@@ -277,6 +284,8 @@ async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
     ):
         try:
             score = await weighed.metric.evaluate(**_arguments(weighed.metric, request))
+        except BudgetExhaustedError:
+            raise
         except MixSeekError as error:
             raise EvaluationError(f"metric {weighed.name!r} could not score: {error}") from error
         except (Exception, SystemExit) as error:  # a stranger's metric may raise anything

@@ -14,7 +14,7 @@ every use of a tool.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,8 +23,9 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from mixseek.records import ModelRole, ModelUsage, Usage, utc_now
-from mixseek.storage.journal_records import CallScope, ModelCall, Request, StartedCall, ToolResult
+from mixseek.llm.purse import NOTHING, Purses, Spend
+from mixseek.records import LostUsage, ModelRole, ModelUsage, Usage, utc_now
+from mixseek.storage.journal_records import CallScope, CallSpend, ModelCall, Request, StartedCall, ToolResult
 
 __all__ = [
     "CallJournal",
@@ -65,6 +66,8 @@ class FinishedCall:
     """Why the call failed; None if it was answered."""
     reused: bool = False
     """Whether the journal had the answer, so that nothing was asked or paid."""
+    lost: Spend = NOTHING
+    """What tries may have cost that nobody knows of, at most; counted under a budget alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,10 @@ class Meter:
     reuse_answers: bool = False
     """Whether a call the journal has an answer to is answered with it and not made again."""
     on_tool: ToolListener | None = None
+    purses: Purses | None = None
+    """What calls are paid from; None: they may cost what they cost."""
     _rounds: dict[_Round, dict[_Agent, ModelUsage]] = field(default_factory=dict)
+    _lost: dict[tuple[str, str, int, str, str, str], LostUsage] = field(default_factory=dict)
     _usage: Usage = field(default_factory=Usage)
     _asked: Counter[str] = field(default_factory=Counter)
     _tool_calls: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -161,6 +167,7 @@ class Meter:
             self._usage += call.usage
         if call.scope is not None and not call.reused:
             self._add_line(_line(call.scope, call))
+            self._add_lost(_lost(call.scope, call))
         if self.on_call is not None:
             self.on_call(call)
 
@@ -168,6 +175,23 @@ class Meter:
         lines = self._rounds.setdefault((line.execution_id, line.team_id, line.round_number), {})
         agent = (line.role, line.agent_name, line.model)
         lines[agent] = lines[agent].plus(line) if agent in lines else line
+
+    def _add_lost(self, line: LostUsage) -> None:
+        if line.attempts:
+            place = line.team_id, line.round_number, line.role, line.agent_name, line.model
+            known = self._lost.get((line.execution_id, *place))
+            self._lost[line.execution_id, *place] = line if known is None else known.plus(line)
+
+    def begin_with(self, spends: Iterable[CallSpend]) -> None:
+        """Take what other processes of this execution spent out of the purses."""
+        for spend in spends:
+            scope, lost = spend.scope, Spend(spend.lost_usd or 0.0, spend.lost_tokens, spend.lost_attempts)
+            known = Spend(spend.cost_usd or 0.0, spend.usage.total_tokens, spend.usage.requests)
+            if self.purses is not None:
+                self.purses.count(scope.team_id, known, lost)
+            names = scope.model_dump(include=set(CallScope.model_fields))
+            costs = {"attempts": lost.requests, "tokens": lost.tokens, "cost_usd": spend.lost_usd}
+            self._add_lost(LostUsage(**names, model=spend.model, **costs))
 
     def use_of_tool(self, scope: Scope, tool: str, arguments: JsonValue, *, call_id: str = "") -> ToolUse:
         """A use of a tool that begins now, numbered among those that ask for the same."""
@@ -213,6 +237,11 @@ class Meter:
         """What was consumed so far."""
         return self._usage
 
+    @property
+    def lost(self) -> list[LostUsage]:
+        """What may have been paid beyond the bill, at most, by agent and model."""
+        return list(self._lost.values())
+
     def bill(
         self, *, execution_id: str | None = None, team_id: str | None = None, round_number: int | None = None
     ) -> list[ModelUsage]:
@@ -240,6 +269,16 @@ def _line(scope: Scope, call: FinishedCall) -> ModelUsage:
         input_tokens=call.usage.input_tokens,
         output_tokens=call.usage.output_tokens,
         cost_usd=call.cost_usd,
+    )
+
+
+def _lost(scope: Scope, call: FinishedCall) -> LostUsage:
+    return LostUsage(
+        **scope.model_dump(exclude={"attempt"}),
+        model=call.model,
+        attempts=call.lost.requests,
+        tokens=call.lost.tokens,
+        cost_usd=call.lost.usd,
     )
 
 

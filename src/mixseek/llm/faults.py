@@ -30,9 +30,11 @@ from mixseek.errors import (
 )
 from mixseek.llm.transport import AnswerTooLarge, HostNotAllowed
 
-__all__ = ["fault_of", "is_remote", "refuse_incomplete"]
+__all__ = ["costs_nothing", "fault_of", "is_remote", "refuse_incomplete"]
 
 _RETRYABLE_STATUS = frozenset({408, 409})
+_OVERLOADED = frozenset({503, 529})
+_NEVER_LEFT = (HostNotAllowed, httpx2.ConnectError, httpx2.ConnectTimeout)
 _SPENT = re.compile(
     r"spend(?:ing)?[ _]limit|insufficient[ _](?:quota|credits?|balance|funds)|billing[ _](?:hard[ _])?limit"
     r"|credit[ _]balance|out of credits",
@@ -92,6 +94,17 @@ def fault_of(error: Exception, model: str) -> ModelError:
     if retry_after is None and kind is ModelRateLimitError:
         retry_after = _reset_in(getattr(error, "headers", None) or {})
     return kind(_words(error), model=model, status=status, retry_after=retry_after)
+
+
+def costs_nothing(fault: ModelError) -> bool:
+    """Whether it is certain that nothing was billed: nobody was reached, or whoever was refused to begin.
+
+    A server that fails, a gateway that gives up and an answer that breaks off may all be billed.
+    """
+    if any(isinstance(cause, _NEVER_LEFT) for cause in _causes(fault)):
+        return True
+    status = fault.status
+    return status is not None and (status in _OVERLOADED or (400 <= status < 500 and status not in _RETRYABLE_STATUS))
 
 
 def _kind(error: Exception) -> type[ModelError]:

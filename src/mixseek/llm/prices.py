@@ -4,13 +4,15 @@ from collections.abc import Mapping
 
 from genai_prices import calc_price
 from pydantic_ai import ModelResponse
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.models import Model
 from pydantic_ai.usage import RequestUsage
 
 from mixseek.config.schema import PriceSettings
 from mixseek.embedded import PREFIX
 from mixseek.providers import find_provider
 
-__all__ = ["PriceList"]
+__all__ = ["PriceList", "no_price"]
 
 
 class PriceList:
@@ -31,10 +33,30 @@ class PriceList:
             return False
         return any(_is_listed(name, known) for known in (provider.prefix, prefix.partition("-")[0]))
 
+    def most(self, model: str, served_by: Model, input_tokens: int, output_tokens: int) -> float | None:
+        """US dollars that a call of ``model`` with at most so many tokens can cost; None if no price is known."""
+        if model in self._own:
+            return _by_price(self._own[model], input_tokens, output_tokens)
+        if not self.knows(model):
+            return None
+        if served_by.system == PREFIX:
+            return 0.0
+        # What is put into a cache may cost more than what is only read.
+        usages = [
+            RequestUsage(input_tokens=input_tokens, output_tokens=output_tokens, cache_write_tokens=written)
+            for written in (0, input_tokens)
+        ]
+        try:
+            return max(
+                _listed_price(usage, served_by.model_name, _address(served_by), served_by.system) for usage in usages
+            )
+        except LookupError:
+            return None
+
     def cost(self, model: str, answer: ModelResponse) -> float | None:
         """US dollars for one answer of ``model``; None if no price is known."""
         if model in self._own:
-            return _own_cost(self._own[model], answer)
+            return _by_price(self._own[model], answer.usage.input_tokens, answer.usage.output_tokens)
         if answer.provider_name == PREFIX and answer.provider_url is None:
             return 0.0  # computed in this process
         named = (answer.provider_url, answer.provider_name, answer.model_name)
@@ -49,6 +71,14 @@ class PriceList:
             return None
 
 
+def no_price(model: str) -> str:
+    """What to say of a model without a price, where money is counted."""
+    return (
+        f"model {model!r} has no known price, and the budget counts money: give it one in the orchestrator file, "
+        f'[prices."{model}"] with input_usd_per_million and output_usd_per_million'
+    )
+
+
 def _is_listed(name: str, provider: str) -> bool:
     try:
         calc_price(RequestUsage(), name, provider_id=provider)
@@ -58,16 +88,25 @@ def _is_listed(name: str, provider: str) -> bool:
 
 
 def _listed_cost(answer: ModelResponse) -> float:
+    return _listed_price(answer.usage, answer.model_name, answer.provider_url, answer.provider_name)
+
+
+def _listed_price(usage: RequestUsage, name: str | None, address: str | None, provider: str | None) -> float:
     """By the address, which tells resellers of one model apart; then by the provider's name."""
-    name = answer.model_name or ""
     try:
-        found = calc_price(answer.usage, name, provider_api_url=answer.provider_url or "")
+        found = calc_price(usage, name or "", provider_api_url=address or "")
     except LookupError:
-        found = calc_price(answer.usage, name, provider_id=answer.provider_name or "")
+        found = calc_price(usage, name or "", provider_id=provider or "")
     return float(found.total_price)
 
 
-def _own_cost(price: PriceSettings, answer: ModelResponse) -> float:
-    usage = answer.usage
-    dollars = usage.input_tokens * price.input_usd_per_million + usage.output_tokens * price.output_usd_per_million
+def _address(model: Model) -> str | None:
+    try:
+        return model.base_url
+    except (AttributeError, UserError):
+        return None
+
+
+def _by_price(price: PriceSettings, input_tokens: int, output_tokens: int) -> float:
+    dollars = input_tokens * price.input_usd_per_million + output_tokens * price.output_usd_per_million
     return dollars / 1_000_000

@@ -12,7 +12,7 @@ import copy
 import types
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,8 +23,16 @@ from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestPar
 from pydantic_ai.models.wrapper import WrapperModel
 
 from mixseek.crash_points import reach
-from mixseek.errors import MixSeekError, ModelError, ModelRateLimitError, ModelRefusedError
+from mixseek.errors import (
+    BudgetExhaustedError,
+    ConfigurationError,
+    MixSeekError,
+    ModelError,
+    ModelRateLimitError,
+    ModelRefusedError,
+)
 from mixseek.llm.backoff import Backoff
+from mixseek.llm.bounds import most_input_tokens
 from mixseek.llm.breaker import says_down
 from mixseek.llm.calls import CallJournal, FinishedCall, Meter, Scope, current_meter, current_scope
 from mixseek.llm.convert import (
@@ -35,10 +43,11 @@ from mixseek.llm.convert import (
     settings_to_json,
     usage_record,
 )
-from mixseek.llm.faults import fault_of, is_remote, refuse_incomplete
+from mixseek.llm.faults import costs_nothing, fault_of, is_remote, refuse_incomplete
 from mixseek.llm.lanes import Passage, TooLongAPause
 from mixseek.llm.limits import Gate
-from mixseek.llm.prices import PriceList
+from mixseek.llm.prices import PriceList, no_price
+from mixseek.llm.purse import NOTHING, Purses, Reservation, Spend
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
 from mixseek.records import Usage, utc_now
 from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, Request, StartedCall, new_call_id
@@ -82,6 +91,13 @@ class _Course:
     tries: list[Attempt] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
+    payment: "_Payment | None" = None
+    """None: the call may cost what it costs."""
+    counted: Spend | None = None
+    """What the latest attempt is known to have cost; None: nothing is known of it."""
+    is_priced: bool = False
+    """Whether money is counted there too."""
+    lost: Spend = NOTHING
 
 
 @dataclass(frozen=True)
@@ -93,6 +109,16 @@ class _Entry:
     occurrence: int
     scope: Scope
     call_id: str = field(default_factory=new_call_id)
+
+
+@dataclass(frozen=True)
+class _Payment:
+    """From which purses the attempts of a call are paid, and the most that one of them can cost."""
+
+    purses: Purses
+    team_id: str
+    bound: Spend
+    knows_price: bool
 
 
 class WatchedModel(WrapperModel):
@@ -175,25 +201,32 @@ class WatchedModel(WrapperModel):
             return known
         limits, settings = _limits(settings)
         course = _Course(self._backoff.clock(), Passage(_team(scope), self._named, limits.in_all))
+        if meter is not None and meter.purses is not None and scope is not None and meter.purses.counts(scope.team_id):
+            course.payment = self._payment(meter.purses, scope.team_id, messages, settings, parameters)
         if self._over_our_transport:
             # Between two pieces of an answer no more time may pass than for all of it; SDKs would give up after less.
             settings["timeout"] = limits.timeout
         if self.system == "cohere":
             # The one SDK that learns only from each request not to try again by itself.
             settings["max_retries"] = 0
-        await self._note_start(entry, course)
+        if course.payment is None:
+            # A call that leaves no trace because the process died a moment later has cost nothing yet.
+            await self._note_start(entry, course, durable=False)
         try:
-            answer = await self._answer(asking, settings, limits, course)
-        except (ModelError, asyncio.CancelledError) as error:
-            await self._record(meter, scope, entry, course, failure=error)
+            answer = await self._answer(asking, settings, limits, course, entry)
+        except (ModelError, asyncio.CancelledError, BudgetExhaustedError) as error:
+            if course.attempts or not isinstance(error, BudgetExhaustedError):
+                await self._record(meter, scope, entry, course, failure=error)
             raise
         await self._record(meter, scope, entry, course, answer=answer)
         return answer
 
-    async def _answer(self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course) -> ModelResponse:
+    async def _answer(
+        self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course, entry: _Entry | None
+    ) -> ModelResponse:
         while True:
             try:
-                return await self._attempt(asking, settings, limits, course)
+                return await self._attempt(asking, settings, limits, course, entry)
             except ModelRateLimitError as refusal:
                 refusal.attempts = course.attempts
                 if not self._worth_another_turn(refusal, limits, course):
@@ -208,9 +241,9 @@ class WatchedModel(WrapperModel):
             await self._backoff.sleep(wait)
 
     async def _attempt(
-        self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course
+        self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course, entry: _Entry | None
     ) -> ModelResponse:
-        async with self._turn(course):
+        async with self._turn(course), self._paid(entry, course):
             seconds = max(0.0, min(limits.timeout, self._seconds_left(limits, course)))
             with self._tried(course):
                 reach("call.before_request")
@@ -219,6 +252,74 @@ class WatchedModel(WrapperModel):
                 self._count(answer, course)
                 refuse_incomplete(answer, self.wrapped, self._named)
                 return answer
+
+    # --- its price ----------------------------------------------------------------------------------------------------
+
+    def _payment(
+        self,
+        purses: Purses,
+        team_id: str,
+        messages: list[ModelMessage],
+        settings: ModelSettings,
+        parameters: ModelRequestParameters,
+    ) -> _Payment:
+        """The most an attempt can cost; the provider is told of the longest answer it may give."""
+        longest = settings.get("max_tokens") or purses.max_output_tokens(team_id)
+        if purses.bounds_answers(team_id) and is_remote(self.wrapped):
+            settings["max_tokens"] = longest
+        read = most_input_tokens(messages, parameters)
+        price = self._prices.most(self._named, self.wrapped, read, longest)
+        if price is None and purses.counts_money(team_id):
+            raise ConfigurationError(no_price(self._named))
+        return _Payment(purses, team_id, Spend(price or 0.0, read + longest, 1), price is not None)
+
+    @asynccontextmanager
+    async def _paid(self, entry: _Entry | None, course: _Course) -> AsyncGenerator[None]:
+        """Reserve what an attempt can cost before it leaves, durably, and settle what came of it."""
+        if course.payment is None:
+            yield
+            return
+        reservation = await self._reserved(course.payment, entry, course)
+        course.counted = None
+        try:
+            yield
+        except ModelError as fault:
+            if costs_nothing(fault):
+                reservation.release()
+            else:
+                self._lose(reservation, course)
+            raise
+        except BaseException:
+            self._lose(reservation, course)
+            raise
+        if course.counted is None or course.counted.tokens == 0:
+            self._lose(reservation, course)
+        elif course.payment.knows_price and not course.is_priced:
+            self._lose(reservation, course, Spend(course.payment.bound.usd))
+        else:
+            reservation.settle(course.counted)
+
+    async def _reserved(self, payment: _Payment, entry: _Entry | None, course: _Course) -> Reservation:
+        came = self._backoff.clock()
+        reservation = await payment.purses.reserve(payment.team_id, payment.bound)
+        try:
+            await self._note_start(entry, course, durable=True)
+        except BaseException:
+            reservation.release()
+            raise
+        if course.deadline is not None:
+            course.deadline += self._backoff.clock() - came
+        return reservation
+
+    def _lose(self, reservation: Reservation, course: _Course, lost: Spend | None = None) -> None:
+        """What the attempt cost beyond what is known of it stays spent at its bound."""
+        known = course.counted or NOTHING
+        lost = reservation.bound.less(known) if lost is None else lost
+        reservation.settle(known, lost)
+        course.lost += replace(lost, requests=1)
+        knows_price = course.payment is not None and course.payment.knows_price
+        told = {"lost_tokens": lost.tokens, "lost_usd": lost.usd if knows_price else None}
+        course.tries[-1] = course.tries[-1].model_copy(update=told)
 
     @asynccontextmanager
     async def _turn(self, course: _Course) -> AsyncGenerator[None]:
@@ -317,9 +418,11 @@ class WatchedModel(WrapperModel):
             course.tries.append(Attempt(at=at, outcome=outcome, status=status, seconds=seconds))
 
     def _count(self, answer: ModelResponse, course: _Course) -> None:
-        course.usage += usage_record(answer.usage)
+        usage = usage_record(answer.usage)
         cost = self._prices.cost(self._named, answer)
+        course.usage += usage
         course.cost = None if cost is None or course.cost is None else course.cost + cost
+        course.counted, course.is_priced = Spend(cost or 0.0, usage.total_tokens, 1), cost is not None
 
     def _entry(
         self,
@@ -352,18 +455,20 @@ class WatchedModel(WrapperModel):
         meter.record(FinishedCall(entry.scope, self._named, known.usage, known.cost_usd, 0, 0.0, reused=True))
         return answer_from_json(known.answer)
 
-    async def _note_start(self, entry: _Entry | None, course: _Course) -> None:
+    async def _note_start(self, entry: _Entry | None, course: _Course, *, durable: bool) -> None:
         if entry is not None:
+            payment = course.payment
             started = StartedCall(
-                call_id=entry.call_id,
+                call_id=f"{entry.call_id}#{course.attempts + 1}" if course.attempts else entry.call_id,
                 scope=entry.scope,
                 key=entry.request.key,
                 occurrence=entry.occurrence,
                 model=self._named,
                 started_at=course.started_at,
+                reserved_tokens=payment.bound.tokens if payment else None,
+                reserved_usd=payment.bound.usd if payment and payment.knows_price else None,
             )
-            # A call that leaves no trace because the process died a moment later has cost nothing yet.
-            await entry.journal.call_starts(started, durable=False)
+            await entry.journal.call_starts(started, durable=durable)
 
     async def _record(
         self,
@@ -386,7 +491,15 @@ class WatchedModel(WrapperModel):
         error = None if failure is None else _told(failure)
         seconds = self._backoff.clock() - course.started
         return FinishedCall(
-            scope, self._named, course.usage, course.cost, course.attempts, seconds, faults=faults, error=error
+            scope,
+            self._named,
+            course.usage,
+            course.cost,
+            course.attempts,
+            seconds,
+            faults=faults,
+            error=error,
+            lost=course.lost,
         )
 
     def _journalled(

@@ -20,6 +20,7 @@ from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
 from mixseek.crash_points import reach
 from mixseek.errors import (
+    BudgetExhaustedError,
     ConfigurationError,
     MixSeekError,
     ModelError,
@@ -267,6 +268,7 @@ class _Execution:
                 configuration=self._configured.shown(),
             )
         )
+        self._run.purses.start()
         with long_lived():
             await self._play_teams()
             summary = self._summary()
@@ -345,6 +347,8 @@ class _Execution:
     # --- one team -----------------------------------------------------------------------------------------------------
 
     async def _play_team(self, controller: RoundController) -> None:
+        purses, team_id = self._run.purses, controller.get_team_id()
+        purses.expect(team_id)
         async with self._places:
             try:
                 best = await self._try(controller)
@@ -355,8 +359,12 @@ class _Execution:
             else:
                 self._results.append(best)
                 self._note(controller, status="completed", completed_at=utc_now())
+                if best.exit_reason == "budget_exhausted":
+                    await self._keep_usage(team_id)
                 reach("team.before_end")
                 await self._tell_the_end(TeamFinished(**self._where(controller), best=best))
+            finally:
+                purses.leave(team_id)
 
     async def _try(self, controller: RoundController) -> LeaderBoardEntry:
         """Play, and after a failure again from the first unfinished round, within the one deadline of the team."""
@@ -368,7 +376,7 @@ class _Execution:
             try:
                 left = deadline + controller.stood_still - time.monotonic()
                 return await controller.run_round(self._task.user_prompt, left)
-            except (TeamTimeoutError, NoResultError, PlaceLostError):
+            except (TeamTimeoutError, NoResultError, BudgetExhaustedError, PlaceLostError):
                 raise
             except Exception as error:
                 if attempt == attempts or not _worth_another_try(error):
@@ -465,6 +473,7 @@ class _Execution:
             usage=self._run.meter.usage,
             cost_usd=cost_of(bill),
             bill=bill,
+            lost=self._run.meter.lost,
         )
 
     def _in_order(self) -> list[LeaderBoardEntry]:

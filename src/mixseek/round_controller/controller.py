@@ -4,6 +4,7 @@ The controller can be started again after a failure: finished rounds stay as the
 scored is scored again, and only what is missing is played.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -32,6 +33,7 @@ from mixseek.config.schema import (
 )
 from mixseek.crash_points import reach
 from mixseek.errors import (
+    BudgetExhaustedError,
     ConfigurationError,
     EvaluationError,
     NoResultError,
@@ -49,7 +51,7 @@ from mixseek.events import (
     SubmissionEvaluated,
     SubmissionMade,
 )
-from mixseek.judgment import Decision, Judgment, decide_by_rule, settle
+from mixseek.judgment import Decision, Judgment, decide_by_rule, settle, stop_for_want
 from mixseek.llm import PatientTimeout, Scope, attached_text, calling
 from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
 from mixseek.records import (
@@ -140,6 +142,7 @@ class RoundController:
             MemberAgentFactory.create_agent(each, workspace=self._place, texts=texts) for each in self._team.members
         ]
         self._schema = self._own_schema() or answer_schema
+        self._run.purses.open(self._team.team_id, self._team.budget)
         self._check_models()
         self._leader = Leader(
             self._team,
@@ -188,6 +191,7 @@ class RoundController:
         """Play all rounds and return the best; called again after a failure, it goes on where it stopped."""
         self._attempt += 1
         self._user_prompt = user_prompt
+        self._run.purses.start(self._team.team_id)
         limit = PatientTimeout(timeout_seconds)
         try:
             async with limit, self._ready():
@@ -218,9 +222,15 @@ class RoundController:
         )
 
     async def _play_rounds(self) -> LeaderBoardEntry:
-        while await self._goes_on():
-            reach("round.between")
-            await self._play(len(self._history) + 1)
+        try:
+            while await self._goes_on():
+                reach("round.between")
+                await self._play(len(self._history) + 1)
+        except BudgetExhaustedError:
+            # The round that was broken off costs nobody a result: the best one before it counts.
+            if self.standing is None and self._last_unscored() is None:
+                raise
+            self._exit_reason = "budget_exhausted"
         return await self.finish(self._exit_reason)
 
     async def _goes_on(self) -> bool:
@@ -235,6 +245,7 @@ class RoundController:
 
     async def _play(self, number: int) -> RoundState:
         """One round, from the prompt to the leader board; a round without a submission has failed, but is a round."""
+        await self._run.purses.begin_round(self._team.team_id)
         started_at, submissions = utc_now(), list[MemberSubmission]()
         try:
             submitted = self._unscored or await self._submit(number, started_at, submissions)
@@ -255,7 +266,7 @@ class RoundController:
         messages: list[JsonValue] = []
         try:
             with self._calling(number, "leader", LEADER) as scope:
-                async with limit:
+                async with limit, self._before_time_is_up():
                     turn = await self._leader.play(prompt, scope, self._run.tell, submissions)
             messages = turn.messages
         except TimeoutError as error:
@@ -283,7 +294,8 @@ class RoundController:
         prompts = await self._evaluator_prompts(self._evaluator, request)
         try:
             with self._calling(number, "evaluator", "evaluator"):
-                result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
+                async with self._before_time_is_up():
+                    result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
         except EvaluationError as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
             await self._write(self._entry(state), state)
@@ -325,8 +337,12 @@ class RoundController:
             self._judgment.settings,
             min_rounds=self._task.min_rounds,
             max_rounds=self._task.max_rounds,
+            shortage=self._run.purses.shortage(self._team.team_id),
         )
-        opinion = await self._opinion(rule, state)
+        try:
+            opinion = await self._opinion(rule, state)
+        except BudgetExhaustedError as error:
+            rule, opinion = rule if rule.exit_reason else stop_for_want(str(error)), None
         decision = settle(rule, opinion)
         await self._record_judgment(state, opinion or rule.judgment, decision.exit_reason)
         self._exit_reason = decision.exit_reason or self._exit_reason
@@ -337,7 +353,8 @@ class RoundController:
             return None
         prompt = await self._prompts.judgment_prompt(self._context(state.round_number))
         with self._calling(state.round_number, "judgment", "judgment"):
-            return await self._judgment.ask(prompt, self._task.judgment_timeout_seconds)
+            async with self._before_time_is_up():
+                return await self._judgment.ask(prompt, self._task.judgment_timeout_seconds)
 
     async def _record_judgment(
         self, state: RoundState, judgment: ImprovementJudgment, exit_reason: ExitReason | None
@@ -418,6 +435,7 @@ class RoundController:
         self.update_round_state(state)
         # Not before it is kept: a team that is tried again has to find its submission, or it would be paid for twice.
         self._unscored = None
+        self._run.purses.round_finished(self._team.team_id)
         if failed:
             failure = RoundFailed(
                 **self._where(), state=state, entry=entry, usage=usage, reason=state.evaluation_feedback
@@ -524,6 +542,20 @@ class RoundController:
         scope = Scope(**self._where(), round_number=number, role=role, agent_name=agent_name, attempt=self._attempt)
         with calling(scope, self._run.meter):
             yield scope
+
+    @asynccontextmanager
+    async def _before_time_is_up(self) -> AsyncGenerator[None]:
+        """Calls inside are ended when the budget's time is over; what is being written never is."""
+        purse = self._run.purses.soonest_end(self._team.team_id)
+        left = None if purse is None else purse.seconds_left()
+        limit = asyncio.timeout(left)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if purse is None or not limit.expired():
+                raise
+            raise purse.out_of_time() from error
 
     @asynccontextmanager
     async def _ready(self) -> AsyncGenerator[None]:

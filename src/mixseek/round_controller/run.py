@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from mixseek.config.manager import ConfigurationManager, redactor_of
-from mixseek.config.schema import OrchestratorSettings, ProvidersSettings, StorageSettings
+from mixseek.config.schema import BudgetSettings, OrchestratorSettings, ProvidersSettings, StorageSettings
 from mixseek.errors import StorageError
-from mixseek.events import Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
+from mixseek.events import BudgetLow, Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
+from mixseek.llm.purse import LowPurse, Purses
 from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standing, standing_key
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
@@ -105,8 +106,12 @@ class Run:
     _sequences: Counter[str | None] = field(default_factory=Counter)
     _playing: Playing | None = None
 
+    budget: BudgetSettings | None = None
+    """What all teams together may spend."""
+
     def __post_init__(self) -> None:
-        self.meter = Meter(on_call=self._tell_call, on_tool=self._tell_tool, journal=self.journal)
+        self.purses = Purses(self.budget, self._tell_low)
+        self.meter = Meter(on_call=self._tell_call, on_tool=self._tell_tool, journal=self.journal, purses=self.purses)
 
     @property
     def board(self) -> RankingSource:
@@ -154,6 +159,17 @@ class Run:
                 output_tokens=call.usage.output_tokens,
                 cost_usd=call.cost_usd,
                 error=call.error,
+            )
+        )
+
+    def _tell_low(self, low: LowPurse) -> None:
+        self.tell(
+            BudgetLow(
+                execution_id=self.execution_id,
+                team_id=low.team_id,
+                limit=low.limit,
+                used=low.used,
+                allowed=low.allowed,
             )
         )
 
@@ -218,6 +234,7 @@ class Run:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.purses.stop()
         async with AsyncExitStack() as stack:
             if self.store is not None and self.owns_store:
                 stack.push_async_callback(self.store.close)
@@ -269,4 +286,5 @@ def open_run(
         owns_store=owns_store,
         is_new=is_new,
         takes_place=takes_place,
+        budget=None if orchestrator is None else orchestrator.budget,
     )

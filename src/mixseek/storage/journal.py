@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ from mixseek.storage.journal_records import (
     Attempt,
     CallFailure,
     CallScope,
+    CallSpend,
     JournalEvent,
     ModelCall,
     Request,
@@ -59,6 +60,7 @@ __all__ = [
     "Attempt",
     "CallFailure",
     "CallScope",
+    "CallSpend",
     "Journal",
     "JournalEvent",
     "ModelCall",
@@ -247,10 +249,23 @@ class Journal:
         """Calls that left and did not come to an end, at this moment or for ever."""
         return await self._many(
             _started_call,
-            "SELECT * FROM started_calls AS s WHERE execution_id = ?"
-            " AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.call_id = s.call_id) ORDER BY started_at, rowid",
+            f"{_CALLS_IN_FLIGHT} ORDER BY started_at, rowid",
             self._redactor.text(execution_id),
         )
+
+    async def spending(self, execution_id: str) -> list[CallSpend]:
+        """What every call of an execution cost, and what those that never ended may have cost by what they reserved."""
+        named = self._redactor.text(execution_id)
+        killed = await self._many(_reserved, f"{_CALLS_IN_FLIGHT} AND reserved_tokens IS NOT NULL", named)
+        return [*await self._many(_spent, _SPENT, named), *killed]
+
+    async def played_seconds(self, execution_id: str, team_id: str | None = None) -> float:
+        """How long an execution, or one team of it, was played so far, in all processes together.
+
+        It is told by the moments of its events: a process that was killed may have played a little longer.
+        """
+        named = [None if name is None else self._redactor.text(name) for name in (execution_id, team_id)]
+        return sum(_spans(await self._many(tuple, _MOMENTS, *named)))
 
     async def tool_results(self, execution_id: str, team_id: str | None = None) -> list[ToolResult]:
         """The tool results of an execution in the order they came."""
@@ -544,6 +559,45 @@ def _started_call(row: sqlite3.Row) -> StartedCall:
     return StartedCall.model_validate({**own, "scope": _scope(row)})
 
 
+def _spent(row: sqlite3.Row) -> CallSpend:
+    attempts = [Attempt.model_validate(one) for one in json.loads(row["attempts"])]
+    lost = [one for one in attempts if one.lost_tokens is not None]
+    return CallSpend.model_validate(
+        {
+            **_plain(row, ("model", "cost_usd")),
+            "scope": _scope(row),
+            "usage": json.loads(row["usage"]),
+            "lost_attempts": len(lost),
+            "lost_tokens": sum(one.lost_tokens or 0 for one in lost),
+            "lost_usd": _all_or_none([one.lost_usd for one in lost]),
+        }
+    )
+
+
+def _reserved(row: sqlite3.Row) -> CallSpend:
+    lost = {"lost_attempts": 1, "lost_tokens": row["reserved_tokens"], "lost_usd": row["reserved_usd"]}
+    return CallSpend.model_validate({"model": row["model"], "scope": _scope(row), "cost_usd": 0.0, **lost})
+
+
+def _all_or_none(costs: Sequence[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def _spans(moments: Sequence[Sequence[str]]) -> Iterator[float]:
+    """Seconds from the first to the last moment of each process by the clock it had; one set back gives nothing."""
+    begun: datetime | None = None
+    last: datetime | None = None
+    for kind, told in moments:
+        at = datetime.fromisoformat(told)
+        if kind in _BEGINNINGS and begun is not None and last is not None:
+            yield max(0.0, (last - begun).total_seconds())
+            begun = None
+        begun, last = begun or at, at
+    if begun is not None and last is not None:
+        yield max(0.0, (last - begun).total_seconds())
+
+
 def _call(row: sqlite3.Row) -> ModelCall:
     plain = ("call_id", "key", "occurrence", "model", "cost_usd", "started_at", "ended_at")
     bodies = ("request", "answer", "failure", "usage", "attempts")
@@ -584,6 +638,18 @@ def _bodies(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
 
 # --- SQL --------------------------------------------------------------------------------------------------------------
 
+# Under a budget the mark of a further attempt has the id of its call with its number after it.
+_CALLS_IN_FLIGHT = """
+    SELECT * FROM started_calls AS s WHERE execution_id = ? AND NOT EXISTS (
+        SELECT 1 FROM calls WHERE calls.call_id = s.call_id
+        OR (instr(s.call_id, '#') AND calls.call_id = substr(s.call_id, 1, instr(s.call_id, '#') - 1)))"""
+_SPENT = """
+    SELECT execution_id, team_id, round_number, role, agent_name, model, usage, cost_usd, attempts
+    FROM calls WHERE execution_id = ? ORDER BY id"""
+_BEGINNINGS = ("RunStarted", "RunResumed")
+_MOMENTS = """
+    SELECT kind, at FROM events WHERE execution_id = ?1
+    AND (?2 IS NULL OR team_id = ?2 OR (team_id IS NULL AND kind IN ('RunStarted', 'RunResumed'))) ORDER BY position"""
 # The ids are found one after the other by the index, and of each only the events without a team are looked at: whoever
 # asks what was played does not wait until all that happened was read.
 _STARTED_RUNS = """

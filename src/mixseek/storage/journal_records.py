@@ -20,6 +20,7 @@ __all__ = [
     "Attempt",
     "CallFailure",
     "CallScope",
+    "CallSpend",
     "JournalEvent",
     "ModelCall",
     "Request",
@@ -53,7 +54,10 @@ def new_call_id() -> str:
 
 
 class StartedCall(Record):
-    """A call about to leave; without a :class:`ModelCall` of its id it was in flight when the process died."""
+    """A call about to leave; without a :class:`ModelCall` of its id it was in flight when the process died.
+
+    Under a budget each attempt leaves its own mark: that of the third has the id of the call with "#3" after it.
+    """
 
     call_id: str = Field(default_factory=new_call_id)
     scope: CallScope
@@ -63,7 +67,19 @@ class StartedCall(Record):
     started_at: AwareDatetime
     reserved_tokens: int | None = None
     reserved_usd: float | None = None
-    """The most the call can cost; a budget counts it as spent until the call is settled."""
+    """The most the attempt can cost; a budget counts it as spent until the call is settled."""
+
+
+class CallSpend(Record):
+    """What is known of the costs of one call, and the most it may have cost beyond."""
+
+    scope: CallScope
+    model: str
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    lost_attempts: int = 0
+    lost_tokens: int = 0
+    lost_usd: float | None = None
 
 
 class Attempt(Record):
@@ -73,6 +89,9 @@ class Attempt(Record):
     outcome: str
     status: int | None = None
     seconds: float = Field(ge=0)
+    lost_tokens: int | None = None
+    lost_usd: float | None = None
+    """The most it may have cost that nobody knows of; None: what it cost is known, or no budget was kept."""
 
 
 class CallFailure(Record):

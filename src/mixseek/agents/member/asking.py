@@ -11,7 +11,7 @@ from typing import Any
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.results import as_submission, being_cancelled
 from mixseek.config.schema import MemberAgentConfig
-from mixseek.errors import ConfigurationError, MixSeekError
+from mixseek.errors import BudgetExhaustedError, ConfigurationError, MixSeekError
 from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.llm import FinishedToolUse, Meter, PatientTimeout, Scope, calling, current_meter
 from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
@@ -67,6 +67,9 @@ async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]
     try:
         async with limit:
             result = await member.execute(task, context=dict(context))
+    except BudgetExhaustedError:
+        # The round cannot be finished as it was begun; whoever goes on would pay for a part of it.
+        raise
     except MixSeekError as error:
         return _failure(config, str(error), type(error).__name__)
     except asyncio.CancelledError:

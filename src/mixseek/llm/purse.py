@@ -1,0 +1,520 @@
+"""What a run and its teams may still spend.
+
+There is one purse for the run and one for each team that has a budget of its own; a call is paid from both. Every
+attempt of a call reserves the most it can cost before it leaves, and settles afterwards:
+
+- an answer is counted as what it cost, also where that is more than the bound;
+- what may have been billed although nobody knows (cut off, cancelled, timed out) stays spent at its bound, *lost*;
+- a refusal that costs nothing gives everything back.
+
+Bounds are several times what calls turn out to cost. So a call that does not fit waits while others are on their way,
+for these will give back the most of what they reserved; it is refused when nothing is on its way any more. Time limits
+stand still meanwhile.
+
+Before a round a team *earmarks* what a round of its own costs, so that rounds are finished rather than broken off:
+calls of others leave that much in the purse. A team that has a finished round leaves as much as a first round takes for
+every team that has not begun. A first round is played in any case; where the purse is small it waits until the rounds
+of others are over, and what they really cost is known.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from mixseek.config.schema import BudgetSettings
+from mixseek.errors import BudgetExhaustedError
+from mixseek.llm.patience import time_limits_stand_still
+
+__all__ = ["DEFAULT_MAX_OUTPUT_TOKENS", "Limit", "LowPurse", "Purses", "Reservation", "Spend"]
+
+DEFAULT_MAX_OUTPUT_TOKENS: Final = 8_192
+_WARN_AT: Final = 0.8
+# A prompt carries the rounds before it.
+_GROWTH: Final = 1.5
+
+Limit = Literal["max_cost_usd", "max_tokens", "max_requests", "max_seconds"]
+_AMOUNTS: Final[tuple[Limit, ...]] = ("max_cost_usd", "max_tokens", "max_requests")
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """An amount in all that a budget counts but time."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    requests: int = 0
+
+    def __add__(self, other: "Spend") -> "Spend":
+        return Spend(self.usd + other.usd, self.tokens + other.tokens, self.requests + other.requests)
+
+    def less(self, other: "Spend") -> "Spend":
+        """What is left of it without ``other``, nowhere below nothing."""
+        usd, tokens = self.usd - other.usd, self.tokens - other.tokens
+        return Spend(max(0.0, usd), max(0, tokens), max(0, self.requests - other.requests))
+
+    def at_least(self, other: "Spend") -> "Spend":
+        """The larger of each amount."""
+        return Spend(max(self.usd, other.usd), max(self.tokens, other.tokens), max(self.requests, other.requests))
+
+    def grown(self) -> "Spend":
+        """What the next round may take where this one took that."""
+        return Spend(self.usd * _GROWTH, int(self.tokens * _GROWTH), self.requests)
+
+    def times(self, count: int) -> "Spend":
+        """So many of it."""
+        return Spend(self.usd * count, self.tokens * count, self.requests * count)
+
+    def of(self, limit: Limit) -> float:
+        """The amount that ``limit`` is about."""
+        return {"max_cost_usd": self.usd, "max_tokens": self.tokens, "max_requests": self.requests}[limit]
+
+
+NOTHING: Final = Spend()
+
+
+@dataclass(frozen=True, slots=True)
+class LowPurse:
+    """Most of what is allowed is used; ``team_id`` is None for the purse of the run."""
+
+    team_id: str | None
+    limit: Limit
+    used: float
+    allowed: float
+
+
+@dataclass
+class _Round:
+    """What a team's round in play has earmarked, used and holds."""
+
+    earmark: Spend
+    began: float
+    used: Spend = NOTHING
+    held: Spend = NOTHING
+
+    @property
+    def expected(self) -> Spend:
+        """What it is still thought to use, calls on their way included."""
+        return self.earmark.less(self.used)
+
+    @property
+    def set_aside(self) -> Spend:
+        """What calls of others have to leave for it, beside what it holds."""
+        return self.earmark.less(self.used + self.held)
+
+
+@dataclass
+class _Team:
+    """What is known of a team."""
+
+    is_expected: bool = False
+    """Whether it plays, or will."""
+    guess: Spend | None = None
+    """What a first round of it may take, before anybody knows."""
+    dearest: Spend | None = None
+    """The most of each that one of its finished rounds took; None before the first."""
+    longest: float = 0.0
+    round: _Round | None = None
+
+
+@dataclass
+class Purse:
+    """One purse: of a run, or of one team."""
+
+    limits: BudgetSettings
+    tell: Callable[[LowPurse], None]
+    team_id: str | None = None
+    clock: Callable[[], float] = time.monotonic
+    spent: Spend = NOTHING
+    lost: Spend = NOTHING
+    _held: Spend = NOTHING
+    _on_their_way: int = 0
+    _largest: Spend = NOTHING
+    """The largest bound of any call so far, requests left out."""
+    _first: Spend | None = None
+    """The most that a first round of any team took."""
+    _earmarked: Spend = NOTHING
+    """All earmarks, used or not."""
+    _teams: dict[str, _Team] = field(default_factory=dict)
+    _line: deque[asyncio.Event] = field(default_factory=deque)
+    _beginners: deque[asyncio.Event] = field(default_factory=deque)
+    _told: set[Limit] = field(default_factory=set)
+    _ends_at: float | None = None
+    _timer: asyncio.TimerHandle | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether calls have to reserve."""
+        return any(getattr(self.limits, limit) is not None for limit in _AMOUNTS)
+
+    @property
+    def used(self) -> Spend:
+        """What is gone: spent, or lost at its bound."""
+        return self.spent + self.lost
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    async def reserve(self, team_id: str, bound: Spend) -> None:
+        """Take ``bound`` out of the purse, when it has as much; refused when it never will."""
+        if not self._line and self._takes(team_id, bound):
+            return
+        self._refuse_for_ever(bound)
+        self._line.append(place := asyncio.Event())
+        try:
+            while not (self._line[0] is place and self._takes(team_id, bound)):
+                if self._line[0] is place and not self._on_their_way:
+                    raise BudgetExhaustedError(self._words(self._committed(team_id) + bound, "the next call"))
+                place.clear()
+                with time_limits_stand_still():
+                    await place.wait()
+        finally:
+            self._line.remove(place)
+            self._wake(self._line)
+
+    def settle(self, team_id: str, bound: Spend, spent: Spend, lost: Spend) -> None:
+        """Put ``bound`` back, and take out what came of it."""
+        self._held, self._on_their_way = self._held.less(bound), self._on_their_way - 1
+        if not self._on_their_way:
+            self._held = NOTHING  # without the dust of sums of fractions
+        self.count(team_id, spent, lost)
+        current = self._round_of(team_id)
+        if current is not None:
+            current.held = current.held.less(bound)
+        self._largest = self._largest.at_least(Spend(bound.usd, bound.tokens))
+        self._wake(self._line)
+
+    def count(self, team_id: str, spent: Spend, lost: Spend) -> None:
+        """Take out what is gone already."""
+        self.spent, self.lost = self.spent + spent, self.lost + lost
+        current = self._round_of(team_id)
+        if current is not None:
+            current.used += spent + lost
+        for limit in _AMOUNTS:
+            self._warn(limit, self.used.of(limit))
+
+    def _takes(self, team_id: str, bound: Spend) -> bool:
+        # The first is quickly told, and enough while there is plenty.
+        if not self._has_room_for(self.used + self._earmarked + self._held + bound) and not self._has_room_for(
+            self._committed(team_id) + self._held + bound
+        ):
+            return False
+        self._held, self._on_their_way = self._held + bound, self._on_their_way + 1
+        current = self._round_of(team_id)
+        if current is not None:
+            current.held += bound
+        return True
+
+    def _committed(self, team_id: str) -> Spend:
+        """What is gone, and what is set aside for the rounds of others."""
+        return self.used + _sum(one.round.set_aside for one in self._others(team_id) if one.round)
+
+    def _refuse_for_ever(self, bound: Spend) -> None:
+        if not self._has_room_for(self.used + bound):
+            raise BudgetExhaustedError(self._words(self.used + bound, "the next call"))
+
+    # --- rounds -------------------------------------------------------------------------------------------------------
+
+    def expect(self, team_id: str, guess: Spend | None) -> None:
+        """A team will play; ``guess`` is what its first round may take."""
+        team = self._team(team_id)
+        team.guess, team.is_expected = guess, True
+
+    def leave(self, team_id: str) -> None:
+        """A team plays no more."""
+        self._set_round(team_id, None)
+        self._teams.pop(team_id, None)
+        self._wake(self._beginners)
+
+    async def begin_round(self, team_id: str) -> None:
+        """Earmark a round; refused to a team that has finished one, if the purse cannot pay for it."""
+        self._finish_round(team_id)
+        words = self.shortage(team_id)
+        if words is not None and self._team(team_id).dearest is not None:
+            raise BudgetExhaustedError(words)
+        if words is not None:
+            await self._wait_for_others(team_id)
+        self._set_round(team_id, _Round(self._expects(team_id), self.clock()))
+
+    def round_finished(self, team_id: str) -> None:
+        """Learn from a round what the next one may take."""
+        team = self._team(team_id)
+        if team.round is None:
+            return
+        if team.dearest is None:
+            self._first = team.round.used.at_least(self._first or NOTHING)
+        team.dearest = team.round.used.at_least(team.dearest or NOTHING)
+        team.longest = max(team.longest, self.clock() - team.round.began)
+        self._wake(self._beginners)
+
+    def learn(self, team_id: str, used: Spend) -> None:
+        """A finished round that another process played."""
+        team = self._team(team_id)
+        self._first = used.at_least(self._first or NOTHING)
+        team.dearest = used.at_least(team.dearest or NOTHING)
+
+    def shortage(self, team_id: str) -> str | None:
+        """Why the purse cannot pay for another round of a team; None if it can."""
+        team, others = self._team(team_id), self._others(team_id)
+        if self._ends_at is not None and self._seconds_left() < team.longest:
+            return self._words_of_time(team.longest)
+        committed = self.used + _sum(one.round.expected for one in others if one.round)
+        if team.dearest is not None:
+            # Every team shall have a result before any has another round.
+            not_begun = sum(one.is_expected and one.round is None and one.dearest is None for one in others)
+            committed += (self._first or NOTHING).times(not_begun)
+        needed = committed + self._expects(team_id) + self._largest
+        return None if self._has_room_for(needed) else self._words(needed, "another round")
+
+    def _finish_round(self, team_id: str) -> None:
+        """What was used after the round was finished, by its judgment, belongs to it too."""
+        team = self._team(team_id)
+        if team.round is not None and team.dearest is not None:
+            team.dearest = team.round.used.at_least(team.dearest)
+        self._set_round(team_id, None)
+
+    def _set_round(self, team_id: str, new: _Round | None) -> None:
+        team = self._team(team_id)
+        if team.round is not None:
+            self._earmarked = self._earmarked.less(team.round.earmark)
+        if new is not None:
+            self._earmarked += new.earmark
+        team.round = new
+
+    async def _wait_for_others(self, team_id: str) -> None:
+        self._beginners.append(place := asyncio.Event())
+        try:
+            while self._plays_for_others(team_id) and not (self._beginners[0] is place and not self.shortage(team_id)):
+                place.clear()
+                with time_limits_stand_still():
+                    await place.wait()
+        finally:
+            self._beginners.remove(place)
+            self._wake(self._beginners)
+
+    def _plays_for_others(self, team_id: str) -> bool:
+        return any(one.round is not None for one in self._others(team_id))
+
+    def _expects(self, team_id: str) -> Spend:
+        """What a round of this team may take."""
+        team = self._team(team_id)
+        if team.dearest is not None:
+            return team.dearest.grown()
+        return self._first or team.guess or NOTHING
+
+    def _others(self, team_id: str) -> list[_Team]:
+        return [team for one, team in self._teams.items() if one != team_id]
+
+    def _round_of(self, team_id: str) -> _Round | None:
+        return self._teams[team_id].round if team_id in self._teams else None
+
+    def _team(self, team_id: str) -> _Team:
+        return self._teams.setdefault(team_id, _Team())
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def start(self, played: float = 0.0) -> None:
+        """Let the time run, of which ``played`` seconds are over."""
+        if self.limits.max_seconds is None or self._ends_at is not None:
+            return
+        self._ends_at = self.clock() + self.limits.max_seconds - played
+        warn_in = self._seconds_left() - self.limits.max_seconds * (1 - _WARN_AT)
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, warn_in), self._warn_of_time)
+
+    def stop(self) -> None:
+        """Let the time stand."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def seconds_left(self) -> float | None:
+        """How long it still lasts; None: no limit, or the time does not run yet."""
+        return None if self._ends_at is None else self._seconds_left()
+
+    def _seconds_left(self) -> float:
+        return (self._ends_at or 0.0) - self.clock()
+
+    def _warn_of_time(self) -> None:
+        self._warn("max_seconds", (self.limits.max_seconds or 0.0) - self._seconds_left())
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def out_of_time(self) -> BudgetExhaustedError:
+        """What is raised when the time is over."""
+        return BudgetExhaustedError(f"{self._owner} of {self.limits.max_seconds:g} seconds is used up")
+
+    def _has_room_for(self, needed: Spend) -> bool:
+        return self._scarce(needed) is None
+
+    def _scarce(self, needed: Spend) -> Limit | None:
+        for limit in _AMOUNTS:
+            allowed = getattr(self.limits, limit)
+            if allowed is not None and needed.of(limit) > allowed:
+                return limit
+        return None
+
+    def _warn(self, limit: Limit, used: float) -> None:
+        allowed = getattr(self.limits, limit)
+        if allowed is not None and limit not in self._told and used >= _WARN_AT * allowed:
+            self._told.add(limit)
+            self.tell(LowPurse(self.team_id, limit, used, allowed))
+
+    def _words(self, needed: Spend, what: str) -> str:
+        limit = self._scarce(needed)
+        if limit is None:
+            return f"{self._owner} cannot pay for {what}"
+        used, allowed = self.used.of(limit), getattr(self.limits, limit)
+        more = max(0.0, needed.of(limit) - used)
+        unit = {"max_cost_usd": "USD", "max_tokens": "tokens", "max_requests": "calls"}[limit]
+        return (
+            f"{self._owner} cannot pay for {what}: {_number(used)} of {_number(allowed)} {unit} are used, "
+            f"and up to {_number(more)} would be needed"
+        )
+
+    def _words_of_time(self, seconds: float) -> str:
+        left = max(0.0, self._seconds_left())
+        return (
+            f"{self._owner} cannot pay for another round: {left:.1f} seconds are left, and a round took {seconds:.1f}"
+        )
+
+    @property
+    def _owner(self) -> str:
+        return "the run's budget" if self.team_id is None else "the team's budget"
+
+    @staticmethod
+    def _wake(line: deque[asyncio.Event]) -> None:
+        if line:
+            line[0].set()
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What one attempt may cost, taken out of every purse that pays for it."""
+
+    purses: tuple[Purse, ...]
+    team_id: str
+    bound: Spend
+
+    def settle(self, spent: Spend, lost: Spend = NOTHING) -> None:
+        """It cost ``spent``; of ``lost`` nobody knows, and it stays out of the purse."""
+        for purse in self.purses:
+            purse.settle(self.team_id, self.bound, spent, lost)
+
+    def release(self) -> None:
+        """It cost nothing."""
+        self.settle(NOTHING)
+
+
+class Purses:
+    """The purse of a run and those of its teams; belongs to one event loop."""
+
+    def __init__(
+        self,
+        run: BudgetSettings | None,
+        tell: Callable[[LowPurse], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._run = None if run is None else Purse(run, tell, clock=clock)
+        self._teams: dict[str, Purse] = {}
+
+    def open(self, team_id: str, limits: BudgetSettings | None) -> None:
+        """Give a team a purse of its own, if it has a budget."""
+        if limits is not None:
+            self._teams[team_id] = Purse(limits, self._tell, team_id, self._clock)
+
+    def of(self, team_id: str) -> tuple[Purse, ...]:
+        """Those that pay for a team, its own first."""
+        return tuple(purse for purse in (self._teams.get(team_id), self._run) if purse is not None)
+
+    def counts(self, team_id: str) -> bool:
+        """Whether calls of a team have to reserve."""
+        return any(purse.counts for purse in self.of(team_id))
+
+    def counts_money(self, team_id: str) -> bool:
+        """Whether the models of a team have to have a price."""
+        return any(purse.limits.max_cost_usd is not None for purse in self.of(team_id))
+
+    def bounds_answers(self, team_id: str) -> bool:
+        """Whether answers need a longest length."""
+        limits = [purse.limits for purse in self.of(team_id)]
+        return any(one.max_cost_usd is not None or one.max_tokens is not None for one in limits)
+
+    def max_output_tokens(self, team_id: str) -> int:
+        """The longest answer of a model whose settings do not bound it."""
+        given = (purse.limits.max_output_tokens for purse in self.of(team_id))
+        return next((one for one in given if one is not None), DEFAULT_MAX_OUTPUT_TOKENS)
+
+    async def reserve(self, team_id: str, bound: Spend) -> Reservation:
+        """Take ``bound`` out of all purses of a team, or out of none."""
+        taken: list[Purse] = []
+        try:
+            for purse in self.of(team_id):
+                await purse.reserve(team_id, bound)
+                taken.append(purse)
+        except BaseException:
+            Reservation(tuple(taken), team_id, bound).release()
+            raise
+        return Reservation(tuple(taken), team_id, bound)
+
+    def count(self, team_id: str, spent: Spend, lost: Spend) -> None:
+        """What another process of this execution spent."""
+        for purse in self.of(team_id):
+            purse.count(team_id, spent, lost)
+
+    def expect(self, team_id: str, guess: Spend | None = None) -> None:
+        """A team will play."""
+        for purse in self.of(team_id):
+            purse.expect(team_id, guess)
+
+    def leave(self, team_id: str) -> None:
+        """A team plays no more."""
+        for purse in self.of(team_id):
+            purse.leave(team_id)
+
+    async def begin_round(self, team_id: str) -> None:
+        """Earmark a round in all purses of a team."""
+        for purse in self.of(team_id):
+            await purse.begin_round(team_id)
+
+    def round_finished(self, team_id: str) -> None:
+        """Learn from a round."""
+        for purse in self.of(team_id):
+            purse.round_finished(team_id)
+
+    def learn(self, team_id: str, used: Spend) -> None:
+        """A finished round of a team that another process played."""
+        for purse in self.of(team_id):
+            purse.learn(team_id, used)
+
+    def shortage(self, team_id: str) -> str | None:
+        """Why another round of a team cannot be paid for; None if it can."""
+        return next((words for purse in self.of(team_id) if (words := purse.shortage(team_id))), None)
+
+    def soonest_end(self, team_id: str) -> Purse | None:
+        """The purse of a team whose time is over first; None without a limit of time."""
+        timed = [(left, purse) for purse in self.of(team_id) if (left := purse.seconds_left()) is not None]
+        return min(timed, key=lambda each: each[0])[1] if timed else None
+
+    def start(self, team_id: str | None = None, played: float = 0.0) -> None:
+        """Let the time of the run or of a team begin, of which ``played`` seconds are over; it begins once."""
+        purse = self._run if team_id is None else self._teams.get(team_id)
+        if purse is not None:
+            purse.start(played)
+
+    def stop(self) -> None:
+        """Let all clocks stand."""
+        for purse in (self._run, *self._teams.values()):
+            if purse is not None:
+                purse.stop()
+
+
+def _sum(spends: Iterable[Spend]) -> Spend:
+    return sum(spends, start=NOTHING)
+
+
+def _number(value: float) -> str:
+    """A number for people: whole ones as they are, small sums of money with the digits that tell."""
+    return f"{value:g}" if value == int(value) or value >= 1 else f"{value:.2g}"
