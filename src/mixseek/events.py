@@ -223,6 +223,13 @@ class BudgetLow(Event):
     used: float
     allowed: float
 
+    @property
+    def words(self) -> str:
+        """How far it is used, for people."""
+        unit = {"max_cost_usd": "USD", "max_tokens": "tokens", "max_requests": "calls"}.get(self.limit, "seconds")
+        whose = "the run's budget" if self.team_id is None else "its budget"
+        return f"{100 * self.used / self.allowed:.0f} % of {whose} are used: {self.used:.6g} of {self.allowed:g} {unit}"
+
 
 Listener = Callable[[Event], None]
 

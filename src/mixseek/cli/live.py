@@ -24,7 +24,16 @@ from mixseek.cli.chart import fit, in_ascii, number
 from mixseek.cli.display import Display
 from mixseek.cli.output import clean, clean_text, warn, writes_all
 from mixseek.cli.progress import Progress, words_of
-from mixseek.events import Event, RoundFailed, RoundFinished, RoundJudged, RunFinished, TeamFailed, TeamStarted
+from mixseek.events import (
+    BudgetLow,
+    Event,
+    RoundFailed,
+    RoundFinished,
+    RoundJudged,
+    RunFinished,
+    TeamFailed,
+    TeamStarted,
+)
 from mixseek.redaction import Redactor
 
 __all__ = ["is_live", "showing"]
@@ -149,7 +158,8 @@ class _Painter:
         words = words_of(event)
         if words is None:
             return []
-        style = "red" if isinstance(event, RoundFailed | TeamFailed) else "dim"
+        style = "yellow" if isinstance(event, BudgetLow) else "dim"
+        style = "red" if isinstance(event, RoundFailed | TeamFailed) else style
         about = f"{self._display.name_of(event.team_id)}: " if event.team_id is not None else ""
         return [Text(clean(self._redactor.text(about + words)), style)]
 

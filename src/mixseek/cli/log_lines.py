@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from mixseek.cli.output import clean
 from mixseek.events import (
+    BudgetLow,
     Event,
     MemberCalled,
     MemberFinished,
@@ -121,7 +122,7 @@ def log_event(event: Event) -> None:
     line = words if event.team_id is None else f"{event.team_id}: {words}"
     detail = _detail(event)
     # That a team failed is the orchestrator's warning, with the reason.
-    level = logging.WARNING if isinstance(event, RoundFailed) else logging.INFO
+    level = logging.WARNING if isinstance(event, RoundFailed | BudgetLow) else logging.INFO
     _logger.log(logging.DEBUG if _is_small(event) else level, "%s", line)
     if detail and _logger.isEnabledFor(logging.DEBUG):
         _logger.debug("%s: %s", line, detail)
@@ -181,6 +182,8 @@ def _words(event: Event) -> str | None:  # noqa: C901  # a table, one line for e
         case RoundJudged():
             verdict = "goes on" if event.exit_reason is None else f"stops ({event.exit_reason})"
             return f"{verdict} after round {event.round_number}"
+        case BudgetLow():
+            return event.words
         case TeamFailed():
             return "failed" if event.best is None else f"failed; its best round counts, {_score(event.best.score)}"
         case TeamFinished(best=best):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from mixseek.events import (
+    BudgetLow,
     Event,
     Listener,
     MemberFinished,
@@ -80,6 +81,8 @@ def words_of(event: Event) -> str | None:
             return f"failed: {_short(event.reason)}{kept}"
         case TeamFinished():
             return f"finished, {_score(event.best.score)} in round {event.best.round_number}, {event.best.exit_reason}"
+        case BudgetLow():
+            return event.words
         case RunFinished():
             return f"finished in {event.summary.total_execution_time_seconds:.1f} s"
     return None
