@@ -57,7 +57,7 @@ class Progress:
                 self.scores.setdefault(event.entry.team_id, {})[event.entry.round_number] = event.entry.score
 
 
-def words_of(event: Event) -> str | None:
+def words_of(event: Event) -> str | None:  # noqa: C901  # a table, one line for each kind
     """One line about an event, without the team's name; None if there is nothing in it to tell."""
     match event:
         case RunStarted():
