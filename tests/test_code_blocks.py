@@ -42,6 +42,7 @@ ARGUMENTS = {
     "docs/python.md#With the files of a workspace": [".", "Name the capital of Japan."],
     "docs/python.md#Stopping a run": [".", "Name the capital of Japan."],
     "docs/rejudge.md#From Python": ["{id}"],
+    "docs/rejudge.md#Judging again from Python": ["{id}"],
     "docs/report.md#From Python": ["{id}"],
     "docs/results.md#The journal": ["{id}"],
 }

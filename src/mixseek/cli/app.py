@@ -22,6 +22,7 @@ COMMANDS = {
     "history": ("mixseek.cli.history", "List the executions of the workspace, the newest first."),
     "show": ("mixseek.cli.show", "Show one execution: its answer, leader board, rounds and bill."),
     "board": ("mixseek.cli.board", "Show the leader board of one execution, or of all."),
+    "rejudge": ("mixseek.cli.rejudge", "Let other judges score what was submitted."),
     "whatif": ("mixseek.cli.whatif", "Tell what stopping earlier would have kept and saved."),
     "export": ("mixseek.cli.export", "Write one execution as a page, Markdown, JSON or a table."),
     "delete": ("mixseek.cli.delete", "Remove one execution from the workspace."),

@@ -93,18 +93,18 @@ def surroundings(manager: ConfigurationManager) -> "Surroundings":
 
 
 @contextlib.contextmanager
-def told_when_interrupted() -> Iterator[None]:
+def told_when_interrupted(told: str = "interrupted: there is no answer") -> Iterator[None]:
     """Ctrl-C inside ends the command with a word about it, as JSON where JSON was asked for."""
     try:
         yield
     except KeyboardInterrupt:
-        print_interrupted("interrupted: there is no answer")
+        print_interrupted(told)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
-def wait_for(work: Coroutine[Any, Any, T]) -> T:
+def wait_for(work: Coroutine[Any, Any, T], interrupted: str = "interrupted: there is no answer") -> T:
     """The answer; what others print meanwhile stays out of the result."""
-    with told_when_interrupted(), contextlib.redirect_stdout(sys.stderr):
+    with told_when_interrupted(interrupted), contextlib.redirect_stdout(sys.stderr):
         return asyncio.run(work)
 
 

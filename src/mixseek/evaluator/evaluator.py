@@ -7,14 +7,15 @@ number leaves the submission unscored; a metric that fails is an :class:`Evaluat
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_ai import UserContent
@@ -68,6 +69,7 @@ class _Weighed:
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 _LONG = 50_000
 
 
@@ -120,6 +122,12 @@ class Evaluator:
         """The names of the metrics that ask a model."""
         return [weighed.name for weighed in self._metrics if isinstance(weighed.metric, LLMJudgeMetric)]
 
+    def judges_alone(self) -> "Evaluator":
+        """The same one without the metrics that ask no model."""
+        alone = copy(self)
+        alone._metrics = [weighed for weighed in self._metrics if isinstance(weighed.metric, LLMJudgeMetric)]
+        return alone
+
     @property
     def shows_reference(self) -> bool:
         """Whether one of the judges is shown the reference answer."""
@@ -155,18 +163,38 @@ class Evaluator:
         """
         self.require_reference(request.reference)
         flags = await _flags(request, earlier or {})
+        with self._prompted(request, prompt, reference_prompt):
+            scores = await _all([_scored(weighed, request) for weighed in self._metrics])
+        return EvaluationResult(metrics=scores, overall_score=self.weigh(scores), flags=flags)
+
+    async def evaluate_each(
+        self, request: EvaluationRequest, *, prompt: str | None = None, reference_prompt: str | None = None
+    ) -> list[MetricScore | EvaluationError]:
+        """Every metric's score by itself, in their order, or why it has none: one that fails ends no other."""
+        self.require_reference(request.reference)
+        with self._prompted(request, prompt, reference_prompt):
+            return await _all([_scored_or_failed(weighed, request) for weighed in self._metrics])
+
+    def weigh(self, scores: Sequence[MetricScore]) -> float | None:
+        """The weighted sum of all metrics' scores; None if it is no finite number."""
+        total = sum(weighed.weight * score.score for weighed, score in zip(self._metrics, scores, strict=True))
+        return total if isfinite(total) else None
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The share each metric has in the whole."""
+        return {weighed.name: weighed.weight for weighed in self._metrics}
+
+    @contextmanager
+    def _prompted(self, request: EvaluationRequest, prompt: str | None, reference_prompt: str | None) -> Iterator[None]:
+        """What judges are told inside."""
         if self.shows_reference and reference_prompt is None:
             reference_prompt = self.build_prompt(request, with_reference=True)
         token = _prompts.set(_Prompts(prompt or self.build_prompt(request), reference_prompt))
         try:
-            scores = await _all([_scored(weighed, request) for weighed in self._metrics])
+            yield
         finally:
             _prompts.reset(token)
-        return EvaluationResult(metrics=scores, overall_score=self._overall(scores), flags=flags)
-
-    def _overall(self, scores: Sequence[MetricScore]) -> float | None:
-        total = sum(weighed.weight * score.score for weighed, score in zip(self._metrics, scores, strict=True))
-        return total if isfinite(total) else None
 
     # --- making the metrics -------------------------------------------------------------------------------------------
 
@@ -252,7 +280,7 @@ async def _flags(request: EvaluationRequest, earlier: Mapping[int, str]) -> list
     return await asyncio.to_thread(flags_of, request.submission, request.user_query, earlier)
 
 
-async def _all(scoring: Sequence[Coroutine[Any, Any, MetricScore]]) -> list[MetricScore]:
+async def _all(scoring: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """Each one's score; the first failure is raised when all others have ended.
 
     No TaskGroup: on Python 3.11 one that fails leaves the task that waits for it marked as being cancelled, and
@@ -294,3 +322,10 @@ async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
     if not isinstance(score, MetricScore):
         raise EvaluationError(f"metric {weighed.name!r} gave no MetricScore but {type(score).__name__}")
     return score.model_copy(update={"metric_name": weighed.name})
+
+
+async def _scored_or_failed(weighed: _Weighed, request: EvaluationRequest) -> MetricScore | EvaluationError:
+    try:
+        return await _scored(weighed, request)
+    except EvaluationError as error:
+        return error

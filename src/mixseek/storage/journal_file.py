@@ -24,6 +24,7 @@ from mixseek.errors import (
     DatabaseWriteError,
     StorageError,
 )
+from mixseek.storage.journal_records import DERIVED
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named
 
 __all__ = [
@@ -166,11 +167,14 @@ def delete_rows(path: Path, execution_id: str, wait_seconds: float) -> int:
 
 
 def _delete(connection: sqlite3.Connection, execution_id: str) -> int:
-    deleted = 0
+    deleted, derived = 0, f"{execution_id}{DERIVED}"
     connection.execute("BEGIN IMMEDIATE")
     try:
         for table in ("calls", "started_calls", "tool_results", "prompts", "events", "places"):
-            deleted += connection.execute(f"DELETE FROM {table} WHERE execution_id = ?", (execution_id,)).rowcount  # noqa: S608
+            deleted += connection.execute(
+                f"DELETE FROM {table} WHERE execution_id = ? OR (execution_id >= ? AND execution_id < ?)",  # noqa: S608
+                (execution_id, derived, f"{derived}\U0010ffff"),
+            ).rowcount
         connection.execute("COMMIT")
     except BaseException:
         roll_back(connection)

@@ -28,6 +28,7 @@ __all__ = [
     "StartedCall",
     "StartedRun",
     "ToolResult",
+    "derived_id",
     "keyed_request",
     "new_call_id",
     "tool_key",
@@ -35,6 +36,7 @@ __all__ = [
 
 # A walk through every value costs as much as writing it; what is no JSON is refused when it is written.
 _Json = SkipValidation[JsonValue]
+DERIVED = "~"
 _VOLATILE = frozenset({"timestamp", "run_id", "conversation_id"})
 
 
@@ -46,6 +48,11 @@ class CallScope(Record):
     round_number: int = Field(ge=0)
     role: str
     agent_name: str
+
+
+def derived_id(execution_id: str, name: str) -> str:
+    """The id under which calls are kept that were made about an execution later; they are removed with it."""
+    return f"{execution_id}{DERIVED}{name}"
 
 
 def new_call_id() -> str:

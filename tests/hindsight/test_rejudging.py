@@ -1,0 +1,253 @@
+"""Other judges over recorded submissions: what they are asked, what is paid, and how the ranking changes."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mixseek.cli import main
+from mixseek.config.manager import ConfigurationManager
+from mixseek.errors import ConfigurationError
+from mixseek.hindsight.rejudging import Rejudgment, plan_rejudging, rejudge
+from mixseek.report.deleting import delete_execution
+from mixseek.report.reading import list_executions
+from mixseek.storage.journal import Journal
+from mixseek.testing import ModelCall, ModelServer
+from mixseek.workspace import Workspace
+from soak.arena import Arena, Team, at_once
+
+SAFETY_SECONDS = 60
+SAME = '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\nmodel = "loop:judge"\n'
+OTHER = '[[metrics]]\nname = "Style"\nsystem_instruction = "Is it well written?"\nmodel = "loop:stylist"\n'
+
+
+TEAMS = (Team("alpha"), Team("beta", scores=(60, 65)), Team("gamma", members=0))
+
+
+def _script(server: ModelServer, arena: Arena) -> None:
+    arena.script(server)
+    server.on("leader-gamma", lambda _: "")
+    server.on("stylist", lambda call: {"evaluator_comment": "elegant", "score": 90 if "beta" in call.text else 10})
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ModelServer, Arena]]:
+    """Alpha wins with 80 in round 2, beta has 65, and gamma never submits anything."""
+    with ModelServer() as server:
+        arena = Arena(tmp_path_factory.mktemp("played"), server.base_url, TEAMS)
+        _script(server, arena)
+        asyncio.run(arena.play())
+        yield server, arena
+
+
+@pytest.fixture
+def server(once: tuple[ModelServer, Arena]) -> ModelServer:
+    """The server it was played on, with new books."""
+    server, arena = once
+    server.reset()
+    server.set_latency(0)
+    _script(server, arena)
+    return server
+
+
+@pytest.fixture
+def played(once: tuple[ModelServer, Arena], server: ModelServer, tmp_path: Path) -> Arena:
+    """A copy of the workspace."""
+    shutil.copytree(once[1].root, tmp_path, dirs_exist_ok=True)
+    return Arena(tmp_path, server.base_url, TEAMS)
+
+
+def _evaluator(arena: Arena, text: str, name: str = "strict.toml") -> Path:
+    file = arena.root / "configs" / name
+    file.write_text(f'default_model = "loop:judge"\n{text}', encoding="utf-8")
+    return file
+
+
+def _rejudge(arena: Arena, text: str, name: str = "strict.toml") -> Rejudgment:
+    [line] = asyncio.run(list_executions(Workspace.locate(arena.root)))
+    return asyncio.run(rejudge(line.execution_id, _evaluator(arena, text, name), arena.root, backoff=at_once))
+
+
+def _asked(server: ModelServer, model: str) -> int:
+    return sum(request.model == model for request in server.requests)
+
+
+def test_other_judges_change_scores_and_ranks_and_no_team_is_asked(played: Arena, server: ModelServer) -> None:
+    told = _rejudge(played, OTHER)
+    assert [(team.team_id, team.old_rank, team.new_rank, team.moved) for team in told.teams] == [
+        ("beta", 2, 1, 1),
+        ("alpha", 1, 2, -1),
+        ("gamma", None, None, None),
+    ]
+    beta = told.teams[0]
+    assert (beta.old_score, beta.new_score, beta.new_round) == (65, 90, 2)
+    assert [(one.round_number, one.old_score, one.new_score) for one in beta.rounds] == [(1, 60, 90), (2, 65, 90)]
+    assert beta.rounds[0].metrics[0].evaluator_comment == "elegant"
+    assert (told.old_winner, told.new_winner, told.submissions, told.failed_metrics) == ("alpha", "beta", 4, 0)
+    assert (told.usage.requests, told.reused_calls, len(told.bill)) == (4, 0, 4)
+    assert [request.model for request in server.requests] == ["stylist"] * 4
+
+
+def test_doing_the_same_again_asks_nobody(played: Arena, server: ModelServer) -> None:
+    first, asked = _rejudge(played, OTHER), len(server.requests)
+    again = _rejudge(played, OTHER)
+    assert again.teams == first.teams
+    assert (again.usage.requests, again.reused_calls, again.cost_usd) == (0, 4, 0)
+    assert len(server.requests) == asked
+
+
+def test_other_weights_cost_no_call_not_even_of_judges_of_the_execution_itself(
+    played: Arena, server: ModelServer
+) -> None:
+    asked = len(server.requests)
+    told = _rejudge(played, SAME)
+    assert len(server.requests) == asked
+    assert [(team.old_score, team.new_score, team.moved) for team in told.teams[:2]] == [(80, 80, 0), (65, 65, 0)]
+    both = _rejudge(played, f"{SAME}weight = 0.5\n{OTHER}weight = 0.5\n")
+    assert [(team.team_id, team.new_score) for team in both.teams[:2]] == [("beta", 77.5), ("alpha", 45)]
+    assert (both.usage.requests, both.reused_calls) == (4, 4)
+    asked = len(server.requests)
+    other = _rejudge(played, f"{SAME}weight = 0.9\n{OTHER}weight = 0.1\n")
+    assert [team.team_id for team in other.teams[:2]] == ["alpha", "beta"]
+    assert [team.new_score for team in other.teams[:2]] == pytest.approx([73, 67.5])
+    assert len(server.requests) == asked
+
+
+def test_a_judge_that_is_told_something_else_is_asked(played: Arena, server: ModelServer) -> None:
+    _rejudge(played, SAME)
+    told = _rejudge(played, SAME.replace("How good is it?", "How bad is it?"))
+    assert (told.usage.requests, told.reused_calls) == (4, 0)
+
+
+def test_metrics_computed_in_code_need_no_judge(played: Arena, server: ModelServer) -> None:
+    asked = len(server.requests)
+    told = _rejudge(played, '[[metrics]]\nname = "Says"\ntype = "Terms"\noptions = {required = ["beta"]}\n')
+    assert [(team.team_id, team.new_score) for team in told.teams] == [("beta", 100), ("alpha", 0), ("gamma", None)]
+    assert (len(server.requests), told.usage.requests) == (asked, 0)
+
+
+def test_a_metric_that_fails_costs_only_its_own_cell(played: Arena, server: ModelServer) -> None:
+    server.fault("400", model="stylist", contains="alpha answer of round 2")
+    told = _rejudge(played, f"{SAME}weight = 0.5\n{OTHER}weight = 0.5\n")
+    alpha = next(team for team in told.teams if team.team_id == "alpha")
+    first, second = alpha.rounds
+    assert [cell.error for cell in first.metrics] == [None, None]
+    quality, style = second.metrics
+    assert (quality.score, quality.error, style.score) == (80, None, None)
+    assert "metric 'Style' could not score" in str(style.error)
+    assert (second.new_score, told.failed_metrics) == (None, 1)
+    assert (alpha.new_score, alpha.new_round) == (40, 1)
+    server.clear_faults()
+    asked = len(server.requests)
+    assert _rejudge(played, f"{SAME}weight = 0.5\n{OTHER}weight = 0.5\n").failed_metrics == 0
+    assert len(server.requests) == asked + 1
+
+
+def test_submissions_are_judged_at_the_same_time(played: Arena, server: ModelServer) -> None:
+    most = 0
+
+    def stylist(_: ModelCall) -> dict[str, object]:
+        nonlocal most
+        most = max(most, server.bill.total.waiting)
+        return {"evaluator_comment": "fine", "score": 50}
+
+    server.on("stylist", stylist)
+    server.set_latency(0.3, model="stylist")
+    _rejudge(played, OTHER)
+    assert most >= 2
+
+
+def test_a_dry_run_asks_nobody_writes_nothing_and_knows_what_was_answered(played: Arena, server: ModelServer) -> None:
+    file = _evaluator(played, f"{SAME}weight = 0.5\n{OTHER}weight = 0.5\n")
+    [line] = asyncio.run(list_executions(Workspace.locate(played.root)))
+    asked, size = len(server.requests), (played.root / "journal.db").read_bytes()
+    plan = asyncio.run(plan_rejudging(line.execution_id, file, played.root))
+    assert (plan.submissions, plan.judges, plan.calls, plan.reused_calls) == (4, ("Quality", "Style"), 4, 4)
+    assert (len(server.requests), (played.root / "journal.db").read_bytes()) == (asked, size)
+    _rejudge(played, f"{SAME}weight = 0.5\n{OTHER}weight = 0.5\n")
+    plan = asyncio.run(plan_rejudging(line.execution_id, file, played.root))
+    assert (plan.calls, plan.reused_calls) == (0, 8)
+
+
+def test_the_execution_stays_as_it_is_and_the_judges_calls_leave_with_it(played: Arena) -> None:
+    tables = ("leader_board", "round_status", "model_usage", "execution_summary")
+    before = {table: played.rows(table) for table in tables}
+    told = _rejudge(played, OTHER)
+    assert {table: played.rows(table) for table in tables} == before
+    place = Workspace.locate(played.root)
+    assert [line.execution_id for line in asyncio.run(list_executions(place))] == [told.execution_id]
+
+    async def kept() -> int:
+        async with Journal(place.journal) as journal:
+            return len(await journal.calls(told.journal_id))
+
+    assert asyncio.run(kept()) == 4
+    asyncio.run(delete_execution(place, told.execution_id))
+    assert asyncio.run(kept()) == 0
+
+
+def test_a_metric_that_needs_a_reference_gets_the_one_that_is_given(played: Arena) -> None:
+    exact = _evaluator(played, '[[metrics]]\nname = "Similarity"\n')
+    [line] = asyncio.run(list_executions(Workspace.locate(played.root)))
+    with pytest.raises(ConfigurationError, match="needs a reference answer"):
+        asyncio.run(rejudge(line.execution_id, exact, played.root))
+    given = "beta answer of round 1, worth 60"
+    told = asyncio.run(rejudge(line.execution_id, exact, played.root, reference=given))
+    assert [(team.team_id, team.new_score, team.new_round) for team in told.teams[:1]] == [("beta", 100, 1)]
+
+
+def test_settings_may_be_given_in_place_of_a_file(played: Arena) -> None:
+    settings = ConfigurationManager(played.root).get_evaluator_settings(_evaluator(played, OTHER))
+    [line] = asyncio.run(list_executions(Workspace.locate(played.root)))
+    assert asyncio.run(rejudge(line.execution_id, settings, played.root)).new_winner == "beta"
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def _command(arena: Arena, *more: str) -> list[str]:
+    return ["rejudge", "last", "--evaluator", "configs/strict.toml", "-w", str(arena.root), *more]
+
+
+def test_the_command_shows_old_and_new_what_moved_and_the_bill(
+    played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _evaluator(played, OTHER)
+    with pytest.raises(SystemExit) as end:
+        main(_command(played))
+    out = capsys.readouterr().out
+    assert end.value.code == 0
+    assert "1 Team beta 90.00 2 2 65.00 2 up 1" in " ".join(out.split())
+    assert "Team beta wins, no longer Team alpha; 2 of 3 teams moved" in out
+    assert "4 model calls" in out
+    with pytest.raises(SystemExit):
+        main(_command(played, "--dry-run"))
+    assert "0 model calls to make, 4 answered before" in capsys.readouterr().out
+    server.fault("400", model="judge")
+    _evaluator(played, SAME.replace("good", "odd"))
+    with pytest.raises(SystemExit) as end:
+        main(_command(played, "-f", "json"))
+    told = json.loads(capsys.readouterr().out)
+    assert (end.value.code, told["failed_metrics"], told["new_winner"]) == (2, 4, None)
+
+
+def test_a_process_that_is_killed_half_way_goes_on_where_it_was(played: Arena, server: ModelServer) -> None:
+    _evaluator(played, OTHER)
+    command = [sys.executable, "-m", "mixseek", *_command(played, "-f", "json")]
+    environ = os.environ | {"MIXSEEK_CRASH_AT": "call.after_answer:3"}
+    killed = subprocess.run(command, env=environ, capture_output=True, timeout=SAFETY_SECONDS, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert _asked(server, "stylist") >= 3
+    ran = subprocess.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True)
+    told = json.loads(ran.stdout)
+    assert told["new_winner"] == "beta"
+    assert told["usage"]["requests"] + told["reused_calls"] == 4
+    again = json.loads(subprocess.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True).stdout)
+    assert (again["usage"]["requests"], again["reused_calls"]) == (0, 4)
