@@ -228,8 +228,8 @@ class Run:
 
     def check_place(self) -> None:
         """Raise PlaceLostError if another process plays the execution by now."""
-        if self.place is not None and self.place.lost is not None:
-            raise self.place.lost
+        if self.place is not None:
+            self.place.check()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

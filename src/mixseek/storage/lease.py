@@ -23,7 +23,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 import duckdb
 
-from mixseek.errors import DatabaseLockedError
+from mixseek.errors import DatabaseLockedError, PlaceLostError
 from mixseek.storage.database import HeldElsewhereError, check_place, open_as_it_is, open_database
 from mixseek.storage.places import HeldPlace, check_results
 from mixseek.storage.tables import Row, upsert
@@ -349,18 +349,23 @@ class Worker:
         self._write_together(connection, batch)
 
     def _may_write(self, connection: Connection, job: Job) -> bool:
-        """Whether the job's place is still held, seen once a lease: nobody else can open the file meanwhile."""
-        if job.place is None or job.place in self._checked:
+        """Whether the job's place is still held."""
+        if job.place is None:
             return True
         try:
-            lost: Exception | None = check_results(connection, job.place)
+            self._check_place(connection, job.place)
         except Exception as error:  # noqa: BLE001 as when the work itself fails
-            self._sound, lost = False, error
-        if lost is not None:
-            job.fail(lost)
+            self._sound = self._sound and isinstance(error, PlaceLostError)
+            job.fail(error)
             return False
-        self._checked.add(job.place)
         return True
+
+    def _check_place(self, connection: Connection, place: HeldPlace) -> None:
+        place.check()
+        # Once a lease: nobody else can open the file meanwhile.
+        if place not in self._checked:
+            check_results(connection, place)
+            self._checked.add(place)
 
     def _write_together(self, connection: Connection, batch: Sequence[Write]) -> None:
         if len(batch) > 1 and self._written(connection, batch):

@@ -100,8 +100,13 @@ class HeldPlace:
                 return
         call()
 
+    def check(self) -> None:
+        """Raise an error of the caller's own if it is known who has the place now."""
+        if self.lost is not None:
+            raise PlaceLostError(str(self.lost))
+
     def lose(self, now: Place) -> PlaceLostError:
-        """Note who has the place now; the error is a new one for everybody who hears of it."""
+        """Note who has the place now, and tell those who asked to hear of it."""
         error = PlaceLostError(
             f"execution {self.place.execution_id!r} was taken over by {now}, because this process had stood still; "
             "it ends here and has written nothing since"
@@ -271,17 +276,16 @@ def leave(connection: sqlite3.Connection, held: HeldPlace) -> None:
 # --- in mixseek.db ----------------------------------------------------------------------------------------------------
 
 
-def check_results(connection: "duckdb.DuckDBPyConnection", held: HeldPlace) -> PlaceLostError | None:
-    """None if nobody has claimed the results of the execution since the place was taken, else why to write nothing."""
+def check_results(connection: "duckdb.DuckDBPyConnection", held: HeldPlace) -> None:
+    """Raise PlaceLostError if somebody has claimed the results of the execution since the place was taken."""
     statement = f"SELECT {_NAMES} FROM places WHERE execution_id = ?"  # noqa: S608 our own names
     row = connection.execute(statement, [held.place.execution_id]).fetchone()
     found = None if row is None else Place(*row)
     if found is not None and found.epoch > held.place.epoch:
-        return held.lose(found)
+        raise held.lose(found)
     # A file that was made anew since does not know who was here first, and the first of all needs no row.
     if found is None and held.place.epoch > 1:
         claim(connection, held.place)
-    return None
 
 
 def claim(connection: "duckdb.DuckDBPyConnection", place: Place) -> None:
