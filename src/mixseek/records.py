@@ -47,6 +47,7 @@ __all__ = [
     "TeamStatus",
     "Usage",
     "order_standings",
+    "seconds_between",
     "standing_key",
     "utc_now",
 ]
@@ -67,6 +68,11 @@ ModelRole = Literal["leader", "member", "evaluator", "judgment"]
 def utc_now() -> datetime:
     """The present moment; time is UTC everywhere inside, only the prompt's clock follows ``TZ``."""
     return datetime.now(UTC)
+
+
+def seconds_between(started_at: datetime, ended_at: datetime) -> float:
+    """How long it took; nothing when the clock was set back meanwhile."""
+    return max(0.0, (ended_at - started_at).total_seconds())
 
 
 class Record(BaseModel):

@@ -199,6 +199,31 @@ async def test_a_file_held_too_long_is_an_error_that_names_the_holder(tmp_path: 
     assert kept(path) == [("t", 1), ("t", 3)]
 
 
+async def test_a_long_wait_for_another_writer_says_for_whom(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "journal.db"
+    async with Journal(path) as journal:
+        await journal.record_event(an_event(1))
+        holder = start_child(
+            "import sqlite3\ndb = sqlite3.connect(path, isolation_level=None)\ndb.execute('BEGIN IMMEDIATE')\n"
+            "say('held')\nimport time; time.sleep(60)\n",
+            path,
+        )
+        assert holder.stdout is not None
+        assert await asyncio.to_thread(holder.stdout.readline) == "held\n"
+        writing = asyncio.create_task(journal.record_event(an_event(2)))
+        for _ in range(3000):
+            if "waiting for" in caplog.text:
+                break
+            await asyncio.sleep(0.01)
+        holder.kill()
+        await asyncio.to_thread(holder.communicate)
+        await writing
+    expected = f"process {holder.pid} (" if Path("/proc/locks").exists() else "another process"  # noqa: ASYNC240
+    assert f"waiting for {expected}" in caplog.text
+    assert "which writes journal.db" in caplog.text
+    assert kept(path) == [("t", 1), ("t", 2)]
+
+
 # --- sudden ends ------------------------------------------------------------------------------------------------------
 
 KILLED = """

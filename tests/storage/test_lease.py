@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -245,6 +246,48 @@ async def test_a_program_that_holds_the_file_too_long_is_named(tmp_path: Path, c
             await put(store, 2)
         with pytest.raises(DatabaseReadError, match=rf"process {holder.pid}\b"):
             await store.get_leader_board()
+
+
+async def test_a_long_wait_for_another_program_says_for_whom(
+    tmp_path: Path, child: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AggregationStore(tmp_path) as store:
+        await put(store, 1)
+        await store.close()
+    holder = child(HOLD_WITH_DUCKDB, tmp_path / "mixseek.db")
+    async with AggregationStore(tmp_path) as store:
+        writing = asyncio.create_task(put(store, 2))
+        await until(lambda: "waiting for" in caplog.text)
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        await writing
+        assert await rounds(store) == [1, 2]
+    assert re.search(rf"waiting for process {holder.pid} \(\S+\), which holds mixseek\.db", caplog.text)
+    assert caplog.text.count("waiting for") == 1
+
+
+async def test_a_long_wait_for_a_stopped_process_says_what_lets_it_go_on(
+    tmp_path: Path, child: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder = child(HOLD_THE_TURN, tmp_path / "mixseek.db.lock")
+    holder.send_signal(signal.SIGSTOP)
+    async with AggregationStore(tmp_path) as store:
+        writing = asyncio.create_task(put(store, 1))
+        await until(lambda: "waiting for" in caplog.text)
+        holder.send_signal(signal.SIGCONT)
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        await writing
+    assert f"waiting for process {holder.pid} (python) since" in caplog.text
+    assert f"which is stopped (`kill -CONT {holder.pid}` lets it go on)" in caplog.text
+
+
+async def until(true: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if true():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to that")
 
 
 async def test_a_process_that_holds_the_turn_too_long_is_named(tmp_path: Path, child: Any) -> None:

@@ -50,7 +50,7 @@ async def list_executions(workspace: Workspace) -> list[ExecutionLine]:
         started = {run.execution_id: run for run in await _if_readable(journal.started_runs(), [])}
         ids = {**stored, **started}
         lines = [await _line(workspace, journal, each, stored.get(each), started.get(each)) for each in ids]
-    return sorted(lines, key=_newest_first)
+    return _newest_first(lines, started)
 
 
 async def find_execution(workspace: Workspace, wanted: str) -> str:
@@ -129,10 +129,20 @@ async def _line(
     )
 
 
-def _newest_first(line: ExecutionLine) -> tuple[bool, float, str]:
-    """Those whose time nobody knows stand at the end."""
-    moment = line.started_at
-    return moment is None, 0.0 if moment is None else -moment.timestamp(), line.execution_id
+def _newest_first(lines: Sequence[ExecutionLine], started: Mapping[str, StartedRun]) -> list[ExecutionLine]:
+    """By when they began, as the journal numbers its events; those whose time nobody knows stand at the end."""
+    moments = {line.execution_id: line.started_at.timestamp() for line in lines if line.started_at is not None}
+    latest = float("-inf")
+    for run in sorted(started.values(), key=lambda run: run.position):
+        # What began after another is not older for a clock that was set back in between.
+        latest = moments[run.execution_id] = max(latest, moments[run.execution_id])
+    positions = {run.execution_id: run.position for run in started.values()}
+
+    def order(line: ExecutionLine) -> tuple[bool, float, int, str]:
+        named = line.execution_id
+        return named not in moments, -moments.get(named, 0.0), -positions.get(named, 0), named
+
+    return sorted(lines, key=order)
 
 
 def _status_of(summary: Mapping[str, Any] | None) -> ExecutionStatus | None:

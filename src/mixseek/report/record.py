@@ -19,6 +19,7 @@ from mixseek.records import (
     ModelUsage,
     Record,
     Usage,
+    seconds_between,
 )
 
 __all__ = ["ExecutionLine", "ExecutionRecord", "MemberCall", "RoundRecord", "Status", "TeamRecord"]
@@ -64,7 +65,7 @@ class RoundRecord(Record):
         """How long the round took."""
         if self.started_at is None or self.ended_at is None:
             return None
-        return (self.ended_at - self.started_at).total_seconds()
+        return seconds_between(self.started_at, self.ended_at)
 
 
 class TeamRecord(Record):

@@ -17,7 +17,7 @@ from mixseek.errors import StorageError
 from mixseek.events import BudgetLow, Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
 from mixseek.llm.purse import LowPurse, Purses
-from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standing, standing_key
+from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standing, seconds_between, standing_key
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
 from mixseek.storage.journal import Journal, JournalEvent
@@ -186,7 +186,7 @@ class Run:
         if isinstance(told, ToolUse):
             self.tell(ToolCalled(**about, arguments=use.arguments))
         else:
-            seconds = (told.ended_at - use.started_at).total_seconds()
+            seconds = seconds_between(use.started_at, told.ended_at)
             self.tell(ToolFinished(**about, seconds=seconds, error=told.error))
 
     async def keep(self, attachments: Sequence[Attachment]) -> None:

@@ -623,7 +623,7 @@ _SUBMISSIONS = """
     SELECT team_id, round_number, submission_content, score, score_details FROM leader_board
     WHERE execution_id = ? AND (team_id = ? OR ? IS NULL) ORDER BY round_number DESC LIMIT ?"""
 _STATISTICS = """
-    SELECT arg_max(team_name, created_at) AS team_name, count(DISTINCT execution_id) AS total_executions,
+    SELECT arg_max(team_name, id) AS team_name, count(DISTINCT execution_id) AS total_executions,
         count(*) AS total_rounds, count(score) AS scored_rounds, max(score) AS best_score, avg(score) AS average_score,
         count(*) FILTER (final_submission) AS final_submissions
     FROM leader_board WHERE team_id = ?"""

@@ -251,7 +251,7 @@ class Journal:
         """Calls that left and did not come to an end, at this moment or for ever."""
         return await self._many(
             _started_call,
-            f"{_CALLS_IN_FLIGHT} ORDER BY started_at, rowid",
+            f"{_CALLS_IN_FLIGHT} ORDER BY rowid",
             self._redactor.text(execution_id),
         )
 
@@ -658,7 +658,7 @@ _STARTED_RUNS = """
     WITH RECURSIVE ids (id) AS (
         SELECT min(execution_id) FROM events
         UNION ALL SELECT (SELECT min(execution_id) FROM events WHERE execution_id > id) FROM ids WHERE id IS NOT NULL)
-    SELECT execution_id, at AS started_at, json_extract(payload, '$.user_prompt') AS user_prompt,
+    SELECT execution_id, position, at AS started_at, json_extract(payload, '$.user_prompt') AS user_prompt,
         (SELECT count(*) FROM json_each(payload, '$.team_names')) AS total_teams
     FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
     WHERE kind = 'RunStarted'"""

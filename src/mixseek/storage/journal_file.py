@@ -25,7 +25,7 @@ from mixseek.errors import (
     StorageError,
 )
 from mixseek.storage.journal_records import DERIVED
-from mixseek.storage.this_process import LONG_WAIT_SECONDS, named
+from mixseek.storage.this_process import LONG_WAIT_SECONDS, named, process_named
 
 __all__ = [
     "abandon",
@@ -358,7 +358,7 @@ def _holder(path: Path) -> str:
         for lock in locks
         if len(lock) == 8 and lock[3] == "WRITE" and lock[5].endswith(f":{inode}") and lock[6] == _WRITE_LOCK_BYTE
     ]
-    return f"process {pids[0]}" if pids else "another process"
+    return process_named(int(pids[0])) if pids else "another process"
 
 
 # --- after a fork -----------------------------------------------------------------------------------------------------

@@ -178,6 +178,8 @@ class StartedRun(Record):
     """The beginning of an execution, in a few values."""
 
     execution_id: str
+    position: int
+    """Where it stands among all that the journal was told, which no clock has a part in."""
     started_at: AwareDatetime
     user_prompt: str
     total_teams: int

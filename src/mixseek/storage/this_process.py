@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["LONG_WAIT_SECONDS", "is_stopped", "named", "this_command", "this_pid"]
+__all__ = ["LONG_WAIT_SECONDS", "is_stopped", "named", "process_named", "this_command", "this_pid"]
 
 LONG_WAIT_SECONDS = 2.0
 """After so long whoever waits for another process says so."""
@@ -25,6 +25,15 @@ def this_command() -> str:
         return "python"
     command = sys.argv[1] if name == "mixseek" and len(sys.argv) > 1 else ""
     return f"{name} {command}" if re.fullmatch("[a-z]+", command) else name
+
+
+def process_named(pid: int) -> str:
+    """A process of this machine and its program, where the system tells."""
+    try:
+        program = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return f"process {pid}"
+    return f"process {pid} ({program})"
 
 
 def named(words: str) -> str:

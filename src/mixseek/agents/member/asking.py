@@ -14,7 +14,7 @@ from mixseek.config.schema import MemberAgentConfig
 from mixseek.errors import BudgetExhaustedError, ConfigurationError, MixSeekError
 from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.llm import FinishedToolUse, Meter, PatientTimeout, Scope, calling, current_meter
-from mixseek.records import MemberAgentResult, MemberSubmission, utc_now
+from mixseek.records import MemberAgentResult, MemberSubmission, seconds_between, utc_now
 
 __all__ = ["ask_member", "clean_up", "made_ready"]
 
@@ -35,7 +35,7 @@ async def ask_member(
     use = meter.use_of_tool(scope, config.tool_name, {"task": task})
     with calling(scope.model_copy(update={"role": "member", "agent_name": config.name})):
         result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
-    submission = as_submission(result, seconds=(utc_now() - use.started_at).total_seconds())
+    submission = as_submission(result, seconds=seconds_between(use.started_at, utc_now()))
     await meter.keep_tool_result(FinishedToolUse(use, submission.model_dump(mode="json")))
     emit(MemberFinished(**where, submission=submission))
     return submission
