@@ -1,20 +1,27 @@
 """Budgets of runs and teams: rounds are paid for or not begun, and whoever has a result keeps it."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mixseek.testing import ModelServer
+from mixseek.errors import ConfigurationError
+from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
+from mixseek.testing import ModelCall, ModelServer
 from soak.arena import Arena, Played, Team
 
-PRICES = "".join(
-    f'[prices."loop:{model}"]\ninput_usd_per_million = 1\noutput_usd_per_million = 2\n'
-    for model in ("leader-alpha", "leader-beta", "member-alpha", "member-beta", "judge", "judgment")
-)
-FOUR_CALLS = "max_rounds = 5\nmin_rounds = 2\n"
+MODELS = ("leader-alpha", "leader-beta", "member-alpha", "member-beta", "judge", "judgment")
+LIMITS = "max_rounds = 5\nmin_rounds = 2\nmax_retries_per_team = 0\n"
 """A round is two calls of the leader, one of its member and one of the judge; then the judgment is asked."""
+ALPHA = (Team("alpha"),)
+BOTH = (Team("alpha"), Team("beta", scores=(60, 65)))
+
+
+def _prices(models: Sequence[str] = MODELS) -> str:
+    costs = "input_usd_per_million = 1\noutput_usd_per_million = 2"
+    return "".join(f'[prices."loop:{model}"]\n{costs}\n' for model in models)
 
 
 @pytest.fixture
@@ -24,17 +31,28 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 def _arena(
-    root: Path, server: ModelServer, budget: str, teams: tuple[Team, ...] = (Team("alpha"),), **more: Any
+    root: Path,
+    server: ModelServer,
+    budget: str = "",
+    teams: Sequence[Team] = ALPHA,
+    prices: str | None = None,
+    **more: Any,
 ) -> Arena:
-    arena = Arena(root, server.base_url, teams, **{"orchestrator": FOUR_CALLS, **more})
+    arena = Arena(root, server.base_url, teams, **{"orchestrator": LIMITS, **more})
     file = root / "configs/orchestrator.toml"
-    file.write_text(f"{file.read_text()}\n[budget]\n{budget}\n{PRICES}")
+    table = f"[budget]\n{budget}\n" if budget else ""
+    file.write_text(f"{file.read_text()}\n{table}{_prices() if prices is None else prices}")
     arena.script(server)
     return arena
 
 
 def _rounds(played: Played, team: str) -> int:
     return len(played.told("RoundFinished", team))
+
+
+def _billed(server: ModelServer) -> float:
+    total = server.bill.total
+    return (total.input_tokens + 2 * total.output_tokens) / 1_000_000
 
 
 async def test_a_team_stops_before_the_round_that_its_run_cannot_pay_for(tmp_path: Path, server: ModelServer) -> None:
@@ -48,3 +66,131 @@ async def test_a_team_stops_before_the_round_that_its_run_cannot_pay_for(tmp_pat
     assert judged.exit_reason == "budget_exhausted"
     assert "8 of 10 calls are used" in judged.judgment.reasoning
     assert server.bill.total.requests == 8
+    [low] = played.told("BudgetLow")
+    assert low.words == "80 % of the run's budget are used: 8 of 10 calls"
+
+
+async def test_a_budget_of_money_is_kept_by_all_teams_together_and_everyone_has_a_result(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    played = await _arena(tmp_path, server, "max_cost_usd = 0.014\nmax_output_tokens = 500", BOTH).play()
+    assert "budget_exhausted" in {entry.exit_reason for entry in played.summary.team_results}
+    assert len(played.summary.team_results) == 2
+    assert played.summary.failed_teams_info == []
+    assert played.summary.cost_usd == pytest.approx(_billed(server))
+    assert 0.005 < _billed(server) <= 0.014
+
+
+async def test_the_longest_answer_is_told_to_the_model_and_its_own_setting_is_stronger(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    team = Team("alpha", leader="max_tokens = 321", members=0)
+    await _arena(tmp_path, server, "max_tokens = 1000000", [team]).play()
+    sent = {request.model: _longest(request.body) for request in server.requests}
+    assert sent["leader-alpha"] == 321
+    assert sent["judge"] == DEFAULT_MAX_OUTPUT_TOKENS
+
+
+def _longest(body: dict[str, Any]) -> Any:
+    return body.get("max_completion_tokens", body.get("max_tokens"))
+
+
+async def test_without_a_budget_nothing_is_told_to_the_model(tmp_path: Path, server: ModelServer) -> None:
+    await _arena(tmp_path, server, orchestrator="max_rounds = 1\nmin_rounds = 1\n").play()
+    assert {_longest(request.body) for request in server.requests} == {None}
+
+
+async def test_a_team_with_a_budget_of_its_own_ends_alone(tmp_path: Path, server: ModelServer) -> None:
+    poor = Team("alpha", extra="[team.budget]\nmax_requests = 4\n")
+    rounds = "max_rounds = 2\nmin_rounds = 2\n"
+    played = await _arena(tmp_path, server, teams=[poor, BOTH[1]], orchestrator=rounds).play()
+    alpha, beta = played.result("alpha"), played.result("beta")
+    assert alpha is not None
+    assert beta is not None
+    assert (alpha.exit_reason, _rounds(played, "alpha")) == ("budget_exhausted", 1)
+    assert (beta.exit_reason, _rounds(played, "beta")) == ("max_rounds_reached", 2)
+
+
+async def test_a_round_that_was_broken_off_costs_nobody_a_result_and_is_on_the_bill(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = _arena(tmp_path, server, "max_tokens = 30000\nmax_output_tokens = 500")
+    plain = arena.teams[0]
+
+    def long_in_round_two(call: ModelCall) -> str:
+        # A member that gives much more than before: what was earmarked does not last.
+        return "help for: " + ("long " * 6000 if "round 2" in call.prompt else call.prompt)
+
+    server.on(f"member-{plain.word}", long_in_round_two)
+    played = await arena.play()
+    best = played.result("alpha")
+    assert best is not None
+    assert (best.exit_reason, best.round_number) == ("budget_exhausted", 1)
+    assert played.failure("alpha") is None
+    told = {(line.round_number, line.role) for line in played.summary.bill}
+    assert (2, "member") in told
+    assert {(row["round_number"], row["role"]) for row in arena.rows("model_usage")} == told
+
+
+async def test_a_team_without_any_result_fails_and_says_why(tmp_path: Path, server: ModelServer) -> None:
+    played = await _arena(tmp_path, server, "max_requests = 3").play()
+    assert played.summary.team_results == []
+    assert played.failure("alpha") == (
+        "the run's budget cannot pay for the next call: 3 of 3 calls are used, and up to 1 would be needed"
+    )
+    assert server.bill.total.requests == 3
+
+
+async def test_the_time_of_a_run_ends_calls_in_flight_and_keeps_the_best_round(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = _arena(tmp_path, server, "max_seconds = 3")
+    began = asyncio.get_running_loop().time()
+
+    async def slow_in_round_two(call: ModelCall) -> Any:
+        if "round 1, worth" in call.prompt:
+            await asyncio.sleep(60)
+        return "alpha answer of round 1, worth 70"
+
+    server.on("leader-alpha", slow_in_round_two)
+    played = await arena.play()
+    best = played.result("alpha")
+    assert best is not None
+    assert (best.exit_reason, best.score) == ("budget_exhausted", 70)
+    assert asyncio.get_running_loop().time() - began < 30
+
+
+async def test_models_without_a_price_are_refused_before_any_call(tmp_path: Path, server: ModelServer) -> None:
+    arena = _arena(
+        tmp_path,
+        server,
+        "max_cost_usd = 1",
+        [Team("alpha", leader='fallback_models = ["loop:other"]')],
+        prices=_prices(["leader-alpha", "judgment"]),
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        await arena.play()
+    told = [(problem.file, problem.key) for problem in caught.value.problems]
+    assert told == [
+        ("configs/agents/0.toml", "team.leader.fallback_models[0]"),
+        ("configs/agents/0.toml", "team.members[0].model"),
+        ("configs/evaluator.toml", "default_model"),
+    ]
+    assert '[prices."loop:other"] with input_usd_per_million' in str(caught.value)
+    assert server.bill.total.requests == 0
+
+
+async def test_what_was_cut_off_stays_spent_at_its_bound_and_refusals_cost_nothing(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = _arena(tmp_path, server, "max_tokens = 60000\nmax_output_tokens = 500", orchestrator="max_rounds = 1\n")
+    server.fault("reset_in_body", model="member-alpha", at=1)
+    server.fault(503, model="judge", at=1)
+    played = await arena.play()
+    [lost] = played.summary.lost
+    assert (lost.role, lost.attempts) == ("member", 1)
+    assert lost.tokens > 500
+    async with arena.journal() as journal:
+        calls = await journal.spending(played.summary.execution_id)
+        assert await journal.calls_in_flight(played.summary.execution_id) == []
+    assert sum(call.lost_tokens for call in calls) == lost.tokens

@@ -29,6 +29,7 @@ __all__ = [
     "judges_of",
     "member_words",
     "metric_words",
+    "money_words",
     "score_words",
     "surroundings",
     "told_when_interrupted",
@@ -117,9 +118,14 @@ def bill_words(usage: Usage, cost_usd: float | None, seconds: float) -> str:
 
 def cost_words(cost_usd: float | None) -> str:
     """A sum of money; small ones have more digits, so that they do not look like nothing."""
-    if cost_usd is None:
-        return "cost not known"
-    return f"{cost_usd:.6f} USD" if 0 < cost_usd < 0.001 else f"{cost_usd:.4f} USD"
+    return "cost not known" if cost_usd is None else f"{money_words(cost_usd)} USD"
+
+
+def money_words(dollars: float | None) -> str:
+    """The number alone."""
+    if dollars is None:
+        return "not known"
+    return f"{dollars:.6f}" if 0 < dollars < 0.001 else f"{dollars:.4f}"
 
 
 def with_bill_last(told: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """``mixseek exec``: one competition; its progress goes to standard error, its result to standard output."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +29,7 @@ from mixseek.cli.output import (
     use_format,
     warn,
 )
-from mixseek.cli.plan import plan_of
+from mixseek.cli.plan import Plan, plan_of
 from mixseek.cli.progress import Progress
 from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
 from mixseek.cli.summary import print_summary, tell_of_interruption
@@ -98,10 +98,12 @@ def exec_(
     answer_to = answer_file(output)
     page = report_file(place, report, report_to)
     if dry_run:
+        size = None
         if prompt is not None or prompt_file is not None:
-            read_given(prompt, prompt_file, place)
+            text = read_given(prompt, prompt_file, place)
+            size = len(text.encode("utf-8", "surrogatepass")) + sum(one.size for one in attachments)
         _rehearse(settings)
-        _print_plan(settings, manager.environ, output_format)
+        _print_plan(plan_of(settings, manager.environ, size), output_format)
         return
     task = read_given(prompt, prompt_file, place)
     redactor = redactor_of(manager.environ, settings.providers)
@@ -170,8 +172,7 @@ def exit_code(summary: ExecutionSummary, *, is_written: bool = True) -> int:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def _print_plan(settings: RunSettings, environ: Mapping[str, str], output: Format) -> None:
-    plan = plan_of(settings, environ)
+def _print_plan(plan: Plan, output: Format) -> None:
     if output is Format.JSON:
         print_json(plan.as_json())
         return

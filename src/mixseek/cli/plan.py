@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mixseek.cli.asking import money_words
 from mixseek.config.checks import type_of_metric
 from mixseek.config.manager import RunSettings
 from mixseek.config.schema import EvaluatorSettings, TeamSettings
 from mixseek.embedded import FETCHABLE, PREFIX, is_fetched
 from mixseek.metrics import CODE_METRICS
+
+if TYPE_CHECKING:
+    from mixseek.orchestrator.estimate import Estimate
 
 __all__ = ["Plan", "plan_of"]
 
@@ -55,6 +59,7 @@ class Plan:
     """Whether there are metrics of classes of the user's own, which may ask models too and are not counted."""
     fetches: tuple[str, ...]
     """Embedded models whose weights are not on this machine yet."""
+    estimate: "Estimate"
 
     def lines(self) -> list[str]:
         """The plan for people."""
@@ -71,6 +76,7 @@ class Plan:
             f"More, if members are asked again, their models go on after a tool{self._own_metrics()}, "
             "or calls are tried again",
             *(f"A run would first fetch the weights of {name}" for name in self.fetches),
+            *_estimate_lines(self.estimate),
         ]
 
     def _own_metrics(self) -> str:
@@ -88,11 +94,14 @@ class Plan:
             for team in self.teams
         ]
         plan = {**vars(self), "teams": teams, "metrics": [metric.as_json() for metric in self.metrics]}
-        return {"dry_run": True, **plan}
+        return {"dry_run": True, **plan, "estimate": self.estimate.as_json()}
 
 
-def plan_of(settings: RunSettings, environ: Mapping[str, str]) -> Plan:
-    """What a run by these settings would do."""
+def plan_of(settings: RunSettings, environ: Mapping[str, str], task_bytes: int | None = None) -> Plan:
+    """What a run by these settings would do, with a task of so many bytes if there is one."""
+    from mixseek.llm.prices import PriceList  # loads model code
+    from mixseek.orchestrator.estimate import estimate
+
     orchestrator = settings.orchestrator
     teams, metrics = tuple(map(_team, settings.teams)), _metrics(settings.evaluator)
     own = settings.evaluator.custom_metrics
@@ -106,7 +115,22 @@ def plan_of(settings: RunSettings, environ: Mapping[str, str]) -> Plan:
         calls=sum(_calls(settings, team) for team in settings.teams),
         has_own_metrics=any(type_of_metric(one, settings.evaluator) in own for one in settings.evaluator.metrics),
         fetches=_fetches(settings, teams, metrics, environ),
+        estimate=estimate(settings, task_bytes, PriceList(orchestrator.prices)),
     )
+
+
+def _estimate_lines(estimate: "Estimate") -> list[str]:
+    low, high = estimate.low, estimate.high
+    cost = f"{money_words(low.cost_usd)} to {money_words(high.cost_usd)} USD"
+    if low.cost_usd is None or high.cost_usd is None:
+        cost = "cost not known"
+    return [
+        "Estimate",
+        f"  {low.calls} to {high.calls} model calls, {low.tokens} to {high.tokens} tokens, {cost}",
+        *(f"  {one}" for one in estimate.assumptions),
+        *(f"  no price is known for {model}: give it one in [prices]" for model in estimate.unpriced),
+        *(f"  budget of {one}" for one in estimate.against_budget),
+    ]
 
 
 def _fetches(

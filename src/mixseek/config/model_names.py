@@ -25,7 +25,15 @@ from mixseek.providers import OwnServer, check_model, find_provider, missing_key
 from mixseek.records import AgentType
 from mixseek.workspace import Workspace
 
-__all__ = ["KnownProviders", "NamedModel", "Server", "all_models", "models_without_key", "unknown_models"]
+__all__ = [
+    "KnownProviders",
+    "NamedModel",
+    "Server",
+    "all_models",
+    "asked_models",
+    "models_without_key",
+    "unknown_models",
+]
 
 Fault = tuple[KeyPath, str]
 _Named = tuple[KeyPath, str]
@@ -63,6 +71,11 @@ def all_models(model: type[BaseModel], values: Mapping[str, Any], workspace: Wor
         return  # it has prices of models, but asks none
     found = [*_named_models(model, values), *_asked_models(model, values, workspace)]
     yield from ((path, name) for path, name in dict.fromkeys(found) if _prefix(name) is not None)
+
+
+def asked_models(settings: BaseModel, workspace: Workspace) -> Iterator[_Named]:
+    """Every model that a run by these settings would ask for sure, and where it is named."""
+    return _asked_models(type(settings), settings.model_dump(exclude_none=True), workspace)
 
 
 def unknown_models(

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from mixseek.llm.purse import NOTHING, Purses, Spend
+from mixseek.llm.purse import NOTHING, Purses, Spend, known_and_lost
 from mixseek.records import LostUsage, ModelRole, ModelUsage, Usage, utc_now
 from mixseek.storage.journal_records import CallScope, CallSpend, ModelCall, Request, StartedCall, ToolResult
 
@@ -185,8 +185,7 @@ class Meter:
     def begin_with(self, spends: Iterable[CallSpend]) -> None:
         """Take what other processes of this execution spent out of the purses."""
         for spend in spends:
-            scope, lost = spend.scope, Spend(spend.lost_usd or 0.0, spend.lost_tokens, spend.lost_attempts)
-            known = Spend(spend.cost_usd or 0.0, spend.usage.total_tokens, spend.usage.requests)
+            scope, (known, lost) = spend.scope, known_and_lost(spend)
             if self.purses is not None:
                 self.purses.count(scope.team_id, known, lost)
             names = scope.model_dump(include=set(CallScope.model_fields))

@@ -82,6 +82,15 @@ class ModelHub:
             return final
         return _Chain(*(traced_model(self._one(name).with_alternative(), name) for name in others), final)
 
+    @property
+    def prices(self) -> PriceList:
+        """What models cost."""
+        return self._prices
+
+    def is_priced(self, model_id: str) -> bool:
+        """Whether it is known beforehand what a call of this model costs."""
+        return self._prices.most(model_id, self._one(model_id).wrapped, 1, 1) is not None
+
     def watch(self, model: Model, model_id: str) -> Model:
         """A model that was built elsewhere, with all that every model gets here."""
         return traced_model(self._watched(model, model_id, _key_in(model), over_our_transport=False), model_id)

@@ -25,13 +25,23 @@ class PriceList:
 
     def knows(self, model: str) -> bool:
         """Whether calls of ``model`` have a price; those of a server of one's own are the settings' alone."""
+        return self.estimate(model, 0, 0) is not None
+
+    def estimate(self, model: str, input_tokens: int, output_tokens: int) -> float | None:
+        """US dollars for so many tokens of ``model`` by its name; None if no price is known."""
+        if model in self._own:
+            return _by_price(self._own[model], input_tokens, output_tokens)
         prefix, _, name = model.partition(":")
         provider = find_provider(prefix)
-        if model in self._own or prefix == PREFIX:
-            return True
-        if provider is None:
-            return False
-        return any(_is_listed(name, known) for known in (provider.prefix, prefix.partition("-")[0]))
+        if prefix == PREFIX:
+            return 0.0
+        usage = RequestUsage(input_tokens=input_tokens, output_tokens=output_tokens)
+        for known in () if provider is None else (provider.prefix, prefix.partition("-")[0]):
+            try:
+                return float(calc_price(usage, name, provider_id=known).total_price)
+            except LookupError:
+                continue
+        return None
 
     def most(self, model: str, served_by: Model, input_tokens: int, output_tokens: int) -> float | None:
         """US dollars that a call of ``model`` with at most so many tokens can cost; None if no price is known."""
@@ -77,14 +87,6 @@ def no_price(model: str) -> str:
         f"model {model!r} has no known price, and the budget counts money: give it one in the orchestrator file, "
         f'[prices."{model}"] with input_usd_per_million and output_usd_per_million'
     )
-
-
-def _is_listed(name: str, provider: str) -> bool:
-    try:
-        calc_price(RequestUsage(), name, provider_id=provider)
-    except LookupError:
-        return False
-    return True
 
 
 def _listed_cost(answer: ModelResponse) -> float:

@@ -20,15 +20,26 @@ of others are over, and what they really cost is known.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from mixseek.config.schema import BudgetSettings
 from mixseek.errors import BudgetExhaustedError
 from mixseek.llm.patience import time_limits_stand_still
+from mixseek.storage.journal_records import CallSpend
 
-__all__ = ["DEFAULT_MAX_OUTPUT_TOKENS", "Limit", "LowPurse", "Purses", "Reservation", "Spend"]
+__all__ = [
+    "DEFAULT_MAX_OUTPUT_TOKENS",
+    "Limit",
+    "LowPurse",
+    "Purse",
+    "Purses",
+    "Reservation",
+    "Spend",
+    "known_and_lost",
+    "spent_by_round",
+]
 
 DEFAULT_MAX_OUTPUT_TOKENS: Final = 8_192
 _WARN_AT: Final = 0.8
@@ -419,6 +430,16 @@ class Purses:
         self._clock = clock
         self._run = None if run is None else Purse(run, tell, clock=clock)
         self._teams: dict[str, Purse] = {}
+        self.played: dict[str | None, float] = {}
+        """Seconds that other processes played: a team, or with None all of them."""
+
+    def __bool__(self) -> bool:
+        return self._run is not None or bool(self._teams)
+
+    @property
+    def teams(self) -> Collection[str]:
+        """Those that have a purse of their own."""
+        return self._teams.keys()
 
     def open(self, team_id: str, limits: BudgetSettings | None) -> None:
         """Give a team a purse of its own, if it has a budget."""
@@ -498,17 +519,32 @@ class Purses:
         timed = [(left, purse) for purse in self.of(team_id) if (left := purse.seconds_left()) is not None]
         return min(timed, key=lambda each: each[0])[1] if timed else None
 
-    def start(self, team_id: str | None = None, played: float = 0.0) -> None:
-        """Let the time of the run or of a team begin, of which ``played`` seconds are over; it begins once."""
+    def start(self, team_id: str | None = None) -> None:
+        """Let the time of the run or of a team begin; it begins once."""
         purse = self._run if team_id is None else self._teams.get(team_id)
         if purse is not None:
-            purse.start(played)
+            purse.start(self.played.get(team_id, 0.0))
 
     def stop(self) -> None:
         """Let all clocks stand."""
         for purse in (self._run, *self._teams.values()):
             if purse is not None:
                 purse.stop()
+
+
+def known_and_lost(call: CallSpend) -> tuple[Spend, Spend]:
+    """What a call that the journal has is known to have cost, and what it may have cost beyond."""
+    known = Spend(call.cost_usd or 0.0, call.usage.total_tokens, call.usage.requests)
+    return known, Spend(call.lost_usd or 0.0, call.lost_tokens, call.lost_attempts)
+
+
+def spent_by_round(calls: Iterable[CallSpend]) -> dict[tuple[str, int], Spend]:
+    """What each round of each team took, lost attempts included."""
+    rounds: dict[tuple[str, int], Spend] = {}
+    for call in calls:
+        place = call.scope.team_id, call.scope.round_number
+        rounds[place] = rounds.get(place, NOTHING) + _sum(known_and_lost(call))
+    return rounds
 
 
 def _sum(spends: Iterable[Spend]) -> Spend:

@@ -43,7 +43,9 @@ from mixseek.events import (
     TeamStarted,
 )
 from mixseek.llm import Backoff
+from mixseek.llm.purse import Spend
 from mixseek.orchestrator.collector import long_lived
+from mixseek.orchestrator.estimate import first_round
 from mixseek.orchestrator.stopping import Stoppable
 from mixseek.records import (
     Attachment,
@@ -59,6 +61,7 @@ from mixseek.records import (
     utc_now,
 )
 from mixseek.round_controller import OnRoundCompleteCallback, RoundController
+from mixseek.round_controller.priced import unpriced_models
 from mixseek.round_controller.run import Run, open_run
 from mixseek.workspace import Workspace
 
@@ -256,6 +259,7 @@ class _Execution:
         await self.make_controllers()
         await self._run.hub.prepare()
         await self._run.keep(self._task.attachments)
+        await self._run.count_what_was_spent()
         self._has_begun = True
         await self._run.tell_for_good(
             RunStarted(
@@ -315,11 +319,17 @@ class _Execution:
         for reference, team in zip(self._configured.orchestrator.teams, self._configured.teams, strict=True):
             try:
                 self._controllers.append(self._controller(reference.config, team))
+                problems += self._unpriced(team)
             except ConfigurationError as error:
                 problems += error.problems
             await asyncio.sleep(0)
         if problems:
             raise ConfigurationError(list(dict.fromkeys(problems)))
+
+    def _unpriced(self, team: TeamSettings) -> list[Problem]:
+        judges = [self._configured.evaluator] if self._configured.is_scored else []
+        parts = [team, *judges, self._configured.judgment]
+        return unpriced_models(self._run, team.team_id, parts, self._workspace)
 
     def _controller(self, config: str, team: TeamSettings) -> RoundController:
         return RoundController(
@@ -348,7 +358,8 @@ class _Execution:
 
     async def _play_team(self, controller: RoundController) -> None:
         purses, team_id = self._run.purses, controller.get_team_id()
-        purses.expect(team_id)
+        if purses:
+            purses.expect(team_id, self._first_round_of(team_id))
         async with self._places:
             try:
                 best = await self._try(controller)
@@ -365,6 +376,13 @@ class _Execution:
                 await self._tell_the_end(TeamFinished(**self._where(controller), best=best))
             finally:
                 purses.leave(team_id)
+
+    def _first_round_of(self, team_id: str) -> Spend:
+        """What a first round may take, as far as anybody can tell before one was played."""
+        team = next(team for team in self._configured.teams if team.team_id == team_id)
+        size = len(self._task.user_prompt.encode()) + sum(one.size for one in self._task.attachments)
+        taken = first_round(self._configured, team, size, self._run.hub.prices)
+        return Spend(taken.cost_usd or 0.0, taken.tokens, taken.calls)
 
     async def _try(self, controller: RoundController) -> LeaderBoardEntry:
         """Play, and after a failure again from the first unfinished round, within the one deadline of the team."""

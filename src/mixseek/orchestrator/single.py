@@ -22,8 +22,9 @@ from mixseek.config.schema import (
     OrchestratorSettings,
     PromptBuilderSettings,
     ProvidersSettings,
+    Settings,
 )
-from mixseek.errors import StorageError
+from mixseek.errors import ConfigurationError, StorageError
 from mixseek.evaluator import Evaluator
 from mixseek.events import Event, Listener, MemberFinished, RunFinished, SubmissionEvaluated, SubmissionMade
 from mixseek.llm import Backoff, Scope, calling
@@ -39,6 +40,7 @@ from mixseek.records import (
     Record,
     Usage,
 )
+from mixseek.round_controller.priced import unpriced_models
 from mixseek.round_controller.run import Run, open_run
 from mixseek.templating import TEXTS
 from mixseek.workspace import Workspace
@@ -67,7 +69,7 @@ class Surroundings:
     prompts: PromptBuilderSettings
     providers: ProvidersSettings
     orchestrator: OrchestratorSettings
-    """For its prices."""
+    """For its prices and its budget."""
 
 
 class Bill(Record):
@@ -190,13 +192,15 @@ async def ask_member(
         texts = TEXTS[around.prompts.language]
         member = MemberAgentFactory.create_agent(config, workspace=around.workspace, texts=texts)
         member.check_model(run.hub)
+        _refuse_unpriced(run, config, around)
         scope = Scope(
             execution_id=run.execution_id, team_id=_ALONE, round_number=1, role="member", agent_name=config.name
         )
         absent = await made_ready(member)
         try:
             with calling(scope, run.meter):
-                result = await ask(member, task, scope, run.tell, absent=absent)
+                async with run.before_time_is_up(_ALONE):
+                    result = await ask(member, task, scope, run.tell, absent=absent)
         finally:
             await clean_up(member)
         return MemberAnswer(task=task, result=result, **_bill(run, started))
@@ -215,11 +219,13 @@ async def evaluate_submission(
     async with _running(around, listeners, backoff) as run:
         evaluator = Evaluator(settings, around.prompts, hub=run.hub, workspace=around.workspace.root)
         evaluator.require_reference(request.reference)
+        _refuse_unpriced(run, settings, around)
         scope = Scope(
             execution_id=run.execution_id, team_id=_ALONE, round_number=1, role="evaluator", agent_name="evaluator"
         )
         with calling(scope, run.meter):
-            result = await evaluator.evaluate(request)
+            async with run.before_time_is_up(_ALONE):
+                result = await evaluator.evaluate(request)
         return EvaluationAnswer(request=request, result=result, **_bill(run, started))
 
 
@@ -235,7 +241,14 @@ async def _running(around: Surroundings, listeners: Sequence[Listener], backoff:
         backoff=backoff,
     )
     async with run:
+        run.purses.start()
         yield run
+
+
+def _refuse_unpriced(run: Run, settings: Settings, around: Surroundings) -> None:
+    problems = unpriced_models(run, _ALONE, [settings], around.workspace)
+    if problems:
+        raise ConfigurationError(problems)
 
 
 def _bill(run: Run, started: float) -> dict[str, object]:

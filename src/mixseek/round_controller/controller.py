@@ -4,7 +4,6 @@ The controller can be started again after a failure: finished rounds stay as the
 scored is scored again, and only what is missing is played.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -266,7 +265,7 @@ class RoundController:
         messages: list[JsonValue] = []
         try:
             with self._calling(number, "leader", LEADER) as scope:
-                async with limit, self._before_time_is_up():
+                async with limit, self._run.before_time_is_up(self._team.team_id):
                     turn = await self._leader.play(prompt, scope, self._run.tell, submissions)
             messages = turn.messages
         except TimeoutError as error:
@@ -294,7 +293,7 @@ class RoundController:
         prompts = await self._evaluator_prompts(self._evaluator, request)
         try:
             with self._calling(number, "evaluator", "evaluator"):
-                async with self._before_time_is_up():
+                async with self._run.before_time_is_up(self._team.team_id):
                     result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
         except EvaluationError as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
@@ -353,7 +352,7 @@ class RoundController:
             return None
         prompt = await self._prompts.judgment_prompt(self._context(state.round_number))
         with self._calling(state.round_number, "judgment", "judgment"):
-            async with self._before_time_is_up():
+            async with self._run.before_time_is_up(self._team.team_id):
                 return await self._judgment.ask(prompt, self._task.judgment_timeout_seconds)
 
     async def _record_judgment(
@@ -542,20 +541,6 @@ class RoundController:
         scope = Scope(**self._where(), round_number=number, role=role, agent_name=agent_name, attempt=self._attempt)
         with calling(scope, self._run.meter):
             yield scope
-
-    @asynccontextmanager
-    async def _before_time_is_up(self) -> AsyncGenerator[None]:
-        """Calls inside are ended when the budget's time is over; what is being written never is."""
-        purse = self._run.purses.soonest_end(self._team.team_id)
-        left = None if purse is None else purse.seconds_left()
-        limit = asyncio.timeout(left)
-        try:
-            async with limit:
-                yield
-        except TimeoutError as error:
-            if purse is None or not limit.expired():
-                raise
-            raise purse.out_of_time() from error
 
     @asynccontextmanager
     async def _ready(self) -> AsyncGenerator[None]:

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from bisect import insort
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
 from types import TracebackType
@@ -16,7 +16,7 @@ from mixseek.config.schema import BudgetSettings, OrchestratorSettings, Provider
 from mixseek.errors import StorageError
 from mixseek.events import BudgetLow, Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
-from mixseek.llm.purse import LowPurse, Purses
+from mixseek.llm.purse import LowPurse, Purses, spent_by_round
 from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standing, seconds_between, standing_key
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
@@ -188,6 +188,36 @@ class Run:
         else:
             seconds = seconds_between(use.started_at, told.ended_at)
             self.tell(ToolFinished(**about, seconds=seconds, error=told.error))
+
+    async def count_what_was_spent(self) -> None:
+        """Take out of the purses what other processes of this execution spent, and the time they took."""
+        if self.journal is None or self.is_new or not self.purses:
+            return
+        spending = await self.journal.spending(self.execution_id)
+        self.meter.begin_with(spending)
+        judged = await self.journal.events(self.execution_id, kinds=("RoundJudged",))
+        finished = {
+            (event.team_id, event.payload["round_number"]) for event in judged if isinstance(event.payload, dict)
+        }
+        for (team_id, number), used in spent_by_round(spending).items():
+            if (team_id, number) in finished:
+                self.purses.learn(team_id, used)
+        self.purses.played[None] = await self.journal.played_seconds(self.execution_id)
+        for team_id in self.purses.teams:
+            self.purses.played[team_id] = await self.journal.played_seconds(self.execution_id, team_id)
+
+    @asynccontextmanager
+    async def before_time_is_up(self, team_id: str) -> AsyncGenerator[None]:
+        """Calls inside are ended when the time of a budget is over; what is being written outside never is."""
+        purse = self.purses.soonest_end(team_id)
+        limit = asyncio.timeout(None if purse is None else purse.seconds_left())
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if purse is None or not limit.expired():
+                raise
+            raise purse.out_of_time() from error
 
     async def keep(self, attachments: Sequence[Attachment]) -> None:
         """Store what comes with the task: the content once by its hash, the rest with the execution."""

@@ -1,0 +1,231 @@
+"""What a run may take, told before it begins: calls, tokens and money, low and high, with what is assumed.
+
+Nobody knows how long models will answer or how often leaders ask their members; so there are two courses of a run, a
+short one and a long one, and each says what it assumes. The long one is no bound: a budget is.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mixseek.config.checks import type_of_metric
+from mixseek.config.manager import RunSettings
+from mixseek.config.schema import BudgetSettings, EvaluatorSettings, TeamSettings
+from mixseek.llm.prices import PriceList
+from mixseek.metrics import CODE_METRICS
+
+__all__ = ["Course", "Estimate", "Taken", "estimate", "first_round"]
+
+_BYTES_A_TOKEN: Final = 4
+_PROMPT_TOKENS: Final = 400
+"""What templates and forms add to a prompt."""
+_COMMENT_TOKENS: Final = 200
+"""A judge's comment, or the reason of a judgment."""
+_TOOL_TOKENS: Final = 1_000
+_UNKNOWN_TASK_BYTES: Final = 1_000
+_DEFAULT_INSTRUCTION_TOKENS: Final = 300
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a run is thought to go."""
+
+    plays_all_rounds: bool
+    asks: int
+    """How often a leader asks each member in a round."""
+    tools: int
+    """How many tools a member uses for an answer."""
+    answer_tokens: int
+
+    def answer(self, max_tokens: int | None) -> int:
+        """How long an answer is."""
+        return self.answer_tokens if max_tokens is None else min(self.answer_tokens, max_tokens)
+
+    @property
+    def words(self) -> str:
+        """What it assumes, for people."""
+        rounds = "every team plays all its rounds" if self.plays_all_rounds else "every team stops as soon as it may"
+        asked = "once a round" if self.asks == 1 else f"{self.asks} times a round"
+        tools = "uses no tool" if not self.tools else f"uses {self.tools} tools each time"
+        return f"{rounds}, each member is asked {asked} and {tools}, answers have {self.answer_tokens} tokens"
+
+
+_LOW: Final = Course(plays_all_rounds=False, asks=1, tools=0, answer_tokens=150)
+_HIGH: Final = Course(plays_all_rounds=True, asks=2, tools=2, answer_tokens=2_000)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a course takes; money is None where a price is not known."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    def __add__(self, other: "Taken") -> "Taken":
+        unknown = self.cost_usd is None or other.cost_usd is None
+        return Taken(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
+        )
+
+    @property
+    def tokens(self) -> int:
+        """In and out together."""
+        return self.input_tokens + self.output_tokens
+
+    def of(self, limit: str) -> float | None:
+        """The amount that a limit of a budget is about; None if it is not known."""
+        return {"max_cost_usd": self.cost_usd, "max_tokens": self.tokens, "max_requests": self.calls}[limit]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A run between its short and its long course."""
+
+    low: Taken
+    high: Taken
+    assumptions: tuple[str, ...]
+    unpriced: tuple[str, ...]
+    """Models without a known price."""
+    against_budget: tuple[str, ...]
+    """How it stands to each limit of the budget."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The estimate for programs."""
+        return {**vars(self), "low": vars(self.low), "high": vars(self.high)}
+
+
+def estimate(settings: RunSettings, task_bytes: int | None, prices: PriceList) -> Estimate:
+    """What a run by these settings may take for a task of so many bytes, what comes with it included."""
+    low, high = (_run(settings, task_bytes, course, prices) for course in (_LOW, _HIGH))
+    known = f"the task has {task_bytes} bytes" if task_bytes is not None else f"a task of {_UNKNOWN_TASK_BYTES} bytes"
+    return Estimate(
+        low,
+        high,
+        (
+            f"low: {_LOW.words}",
+            f"high: {_HIGH.words}, or as many as max_tokens allows",
+            f"both: {known}, {_BYTES_A_TOKEN} bytes a token, prompts carry all rounds before them, "
+            "no call is tried again",
+        ),
+        tuple(sorted({model for model in _models(settings) if prices.estimate(model, 1, 1) is None})),
+        tuple(_against(settings.orchestrator.budget, low, high)),
+    )
+
+
+def first_round(settings: RunSettings, team: TeamSettings, task_bytes: int, prices: PriceList) -> Taken:
+    """What the first round of a team may take in a long course."""
+    return _round(settings, team, 1, task_bytes, _HIGH, prices)
+
+
+# --- the course of a run ----------------------------------------------------------------------------------------------
+
+
+def _run(settings: RunSettings, task_bytes: int | None, course: Course, prices: PriceList) -> Taken:
+    size = _UNKNOWN_TASK_BYTES if task_bytes is None else task_bytes
+    orchestrator = settings.orchestrator
+    rounds = orchestrator.max_rounds if course.plays_all_rounds else orchestrator.min_rounds
+    taken = Taken()
+    for team in settings.teams:
+        for number in range(1, rounds + 1):
+            taken += _round(settings, team, number, size, course, prices)
+    return taken
+
+
+def _round(
+    settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course, prices: PriceList
+) -> Taken:
+    task, answer = task_bytes // _BYTES_A_TOKEN, course.answer(team.leader.max_tokens)
+    carried = (number - 1) * (answer + _COMMENT_TOKENS)
+    asked = [
+        *_leader(team, task + carried, course),
+        *_members(team, task, course),
+        *(_judges(settings.evaluator, task + answer) if settings.is_scored else ()),
+        *_judgment(settings, number, task + carried + answer),
+    ]
+    return sum((_call(prices, *one) for one in asked), start=Taken())
+
+
+_Asked = tuple[str, int, int]
+"""A model, what it reads and what it answers."""
+
+
+def _leader(team: TeamSettings, read: int, course: Course) -> Iterator[_Asked]:
+    leader, answer = team.leader, course.answer(team.leader.max_tokens)
+    read += _PROMPT_TOKENS + _instruction(leader.system_instruction) + len(leader.system_prompt or "") // _BYTES_A_TOKEN
+    heard = 0
+    # It asks for its members in one answer, hears all of them, and asks again or writes its submission.
+    for _ in range(course.asks if team.members else 0):
+        yield leader.model, read + heard, min(answer, _COMMENT_TOKENS)
+        heard += sum(course.answer(member.max_tokens) for member in team.members)
+    yield leader.model, read + heard, answer
+
+
+def _members(team: TeamSettings, task: int, course: Course) -> Iterator[_Asked]:
+    for member in team.members:
+        read = _PROMPT_TOKENS + task + _instruction(member.system_instruction)
+        for _ in range(course.asks):
+            for used in range(course.tools + 1):
+                yield member.model, read + used * _TOOL_TOKENS, course.answer(member.max_tokens)
+
+
+def _judges(evaluator: EvaluatorSettings, read: int) -> Iterator[_Asked]:
+    in_code = {*evaluator.custom_metrics, *CODE_METRICS}
+    default = evaluator.llm_default.model or evaluator.default_model
+    for metric in evaluator.metrics:
+        if type_of_metric(metric, evaluator) not in in_code:
+            told = _instruction(metric.system_instruction)
+            yield metric.model or default, read + _PROMPT_TOKENS + told, _COMMENT_TOKENS
+
+
+def _judgment(settings: RunSettings, number: int, read: int) -> Iterator[_Asked]:
+    orchestrator, judgment = settings.orchestrator, settings.judgment
+    is_last = number == orchestrator.max_rounds
+    if judgment.model != "none" and (judgment.judge_on_final_round if is_last else number >= orchestrator.min_rounds):
+        yield judgment.model, read + _PROMPT_TOKENS + _DEFAULT_INSTRUCTION_TOKENS, _COMMENT_TOKENS
+
+
+def _instruction(text: str | None) -> int:
+    return _DEFAULT_INSTRUCTION_TOKENS if text is None else len(text.encode()) // _BYTES_A_TOKEN
+
+
+def _call(prices: PriceList, model: str, read: int, answered: int) -> Taken:
+    return Taken(1, read, answered, prices.estimate(model, read, answered))
+
+
+def _models(settings: RunSettings) -> Iterator[str]:
+    for team in settings.teams:
+        yield from (team.leader.model, *team.leader.fallback_models)
+        for member in team.members:
+            yield from (member.model, *member.fallback_models)
+    yield from (model for model, _, _ in (_judges(settings.evaluator, 0) if settings.is_scored else ()))
+    if settings.judgment.model != "none":
+        yield settings.judgment.model
+
+
+# --- and the budget ---------------------------------------------------------------------------------------------------
+
+
+def _against(budget: BudgetSettings | None, low: Taken, high: Taken) -> Iterable[str]:
+    if budget is None:
+        return
+    for limit, unit in (("max_cost_usd", "USD"), ("max_tokens", "tokens"), ("max_requests", "calls")):
+        allowed = getattr(budget, limit)
+        if allowed is not None:
+            yield f"{allowed:g} {unit}: {_stands(low.of(limit), high.of(limit), allowed)}"
+    if budget.max_seconds is not None:
+        yield f"{budget.max_seconds:g} seconds: how long models take is not estimated"
+
+
+def _stands(low: float | None, high: float | None, allowed: float) -> str:
+    if low is None or high is None:
+        return "a price is not known"
+    if high <= allowed:
+        return "enough for the high estimate"
+    if low <= allowed:
+        return "enough for the low estimate, not for the high one: teams may stop early with their best round"
+    return "less than the low estimate: teams will stop early, and some may have no result"

@@ -1,0 +1,164 @@
+"""Purses by themselves: what they give, whom they let wait, and what they keep for others."""
+
+import asyncio
+
+import pytest
+
+from mixseek.config.schema import BudgetSettings
+from mixseek.errors import BudgetExhaustedError
+from mixseek.llm.purse import LowPurse, Purses, Spend
+
+
+def _purses(told: list[LowPurse] | None = None, **limits: float) -> Purses:
+    return Purses(BudgetSettings(**limits), ([] if told is None else told).append)  # type: ignore[arg-type]
+
+
+def _tokens(count: int) -> Spend:
+    return Spend(tokens=count, requests=1)
+
+
+async def test_what_is_reserved_is_not_there_for_others_until_it_is_settled() -> None:
+    purses = _purses(max_tokens=100)
+    first = await purses.reserve("a", _tokens(80))
+    waiting = asyncio.create_task(purses.reserve("b", _tokens(60)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    first.settle(_tokens(30))
+    (await waiting).release()
+
+
+async def test_a_call_that_can_never_be_paid_is_refused_at_once() -> None:
+    purses = _purses(max_tokens=100)
+    first = await purses.reserve("a", _tokens(50))
+    with pytest.raises(BudgetExhaustedError, match="0 of 100 tokens are used, and up to 101 would be needed"):
+        await purses.reserve("b", _tokens(101))
+    first.release()
+
+
+async def test_whoever_waits_is_refused_when_nothing_is_on_its_way_any_more() -> None:
+    purses = _purses(max_tokens=100)
+    first = await purses.reserve("a", _tokens(80))
+    waiting = asyncio.create_task(purses.reserve("b", _tokens(60)))
+    await asyncio.sleep(0)
+    first.settle(_tokens(50))
+    with pytest.raises(BudgetExhaustedError):
+        await waiting
+
+
+async def test_those_who_wait_come_in_their_order() -> None:
+    purses = _purses(max_tokens=100)
+    first = await purses.reserve("a", _tokens(100))
+    large = asyncio.create_task(purses.reserve("b", _tokens(90)))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(purses.reserve("c", _tokens(20)))
+    await asyncio.sleep(0)
+    first.release()
+    taken = await large
+    await asyncio.sleep(0)
+    assert not small.done()
+    taken.release()
+    (await small).release()
+
+
+async def test_one_who_is_cancelled_while_it_waits_lets_the_next_come() -> None:
+    purses = _purses(max_tokens=100)
+    first = await purses.reserve("a", _tokens(60))
+    large = asyncio.create_task(purses.reserve("b", _tokens(90)))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(purses.reserve("c", _tokens(20)))
+    await asyncio.sleep(0)
+    large.cancel()
+    (await small).release()
+    first.release()
+
+
+async def test_what_is_lost_stays_spent_at_its_bound_and_a_cost_above_it_is_counted_as_it_is() -> None:
+    purses = _purses(max_tokens=100)
+    [purse] = purses.of("a")
+    (await purses.reserve("a", _tokens(40))).settle(Spend(), _tokens(40))
+    (await purses.reserve("a", _tokens(10))).settle(_tokens(90))
+    assert (purse.lost.tokens, purse.spent.tokens, purse.used.requests) == (40, 90, 2)
+    with pytest.raises(BudgetExhaustedError):
+        await purses.reserve("a", _tokens(1))
+
+
+async def test_a_call_is_paid_from_the_purse_of_its_team_and_from_that_of_the_run() -> None:
+    purses = _purses(max_tokens=100)
+    purses.open("a", BudgetSettings(max_tokens=30))
+    with pytest.raises(BudgetExhaustedError, match="the team's budget"):
+        await purses.reserve("a", _tokens(31))
+    (await purses.reserve("b", _tokens(90))).settle(_tokens(90))
+    with pytest.raises(BudgetExhaustedError, match="the run's budget"):
+        await purses.reserve("a", _tokens(20))
+    # What was taken out of the first purse is back in it.
+    assert purses.of("a")[0].used == Spend()
+    (await purses.reserve("a", _tokens(10))).release()
+
+
+async def test_calls_of_others_leave_what_a_round_has_earmarked() -> None:
+    purses = _purses(max_tokens=100)
+    for team in ("a", "b"):
+        purses.expect(team, _tokens(0))
+    await purses.begin_round("a")
+    (await purses.reserve("a", _tokens(20))).settle(_tokens(20))
+    purses.round_finished("a")
+    await purses.begin_round("a")  # half as much again as the round before: 30
+    with pytest.raises(BudgetExhaustedError):
+        await purses.reserve("b", _tokens(60))
+    (await purses.reserve("b", _tokens(50))).settle(_tokens(50))
+    (await purses.reserve("a", _tokens(30))).settle(_tokens(30))
+
+
+async def test_another_round_leaves_a_first_one_for_every_team_that_has_not_begun() -> None:
+    purses = _purses(max_requests=3)
+    for team in ("a", "b", "c"):
+        purses.expect(team, Spend(requests=1))
+    await purses.begin_round("a")
+    (await purses.reserve("a", _tokens(1))).settle(_tokens(1))
+    purses.round_finished("a")
+    assert purses.shortage("a") is not None
+    with pytest.raises(BudgetExhaustedError):
+        await purses.begin_round("a")
+    purses.leave("a")
+    for team in ("b", "c"):
+        await purses.begin_round(team)
+        (await purses.reserve(team, _tokens(1))).settle(_tokens(1))
+
+
+async def test_a_first_round_that_may_be_too_dear_waits_for_those_of_others_and_is_played_in_any_case() -> None:
+    purses = _purses(max_requests=5)
+    for team in ("a", "b"):
+        purses.expect(team, Spend(requests=4))
+    await purses.begin_round("a")
+    waiting = asyncio.create_task(purses.begin_round("b"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    for _ in range(3):
+        (await purses.reserve("a", _tokens(1))).settle(_tokens(1))
+    purses.round_finished("a")
+    purses.leave("a")
+    await waiting
+
+
+async def test_a_low_purse_is_told_once_for_each_limit() -> None:
+    told: list[LowPurse] = []
+    purses = _purses(told, max_tokens=100, max_requests=100)
+    for _ in range(3):
+        (await purses.reserve("a", _tokens(30))).settle(_tokens(30))
+    assert told == [LowPurse(None, "max_tokens", 90, 100)]
+
+
+async def test_the_time_of_a_budget_counts_what_other_processes_played() -> None:
+    now = [100.0]
+    purses = Purses(BudgetSettings(max_seconds=60), lambda _: None, clock=lambda: now[0])
+    purses.played[None] = 40.0
+    purses.start()
+    now[0] += 5
+    purse = purses.soonest_end("a")
+    assert purse is not None
+    assert purse.seconds_left() == 15
+    await purses.begin_round("a")
+    now[0] += 10
+    purses.round_finished("a")
+    assert "5.0 seconds are left, and a round took 10.0" in (purses.shortage("a") or "")
+    purses.stop()
