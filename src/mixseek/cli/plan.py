@@ -75,8 +75,8 @@ class Plan:
             f"{self.calls} model calls, if every round is played, each member is asked once a round and uses no tool",
             f"More, if members are asked again, their models go on after a tool{self._own_metrics()}, "
             "or calls are tried again",
-            *(f"A run would first fetch the weights of {name}" for name in self.fetches),
             *_estimate_lines(self.estimate),
+            *(f"A run would first fetch the weights of {name}" for name in self.fetches),
         ]
 
     def _own_metrics(self) -> str:
