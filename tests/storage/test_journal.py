@@ -84,6 +84,7 @@ def a_tool_result(occurrence: int = 0, result: JsonValue = "done") -> ToolResult
         scope=SCOPE,
         tool="analyst",
         arguments={"task": "look", "deep": [1, 2.5]},
+        key="used",
         occurrence=occurrence,
         result=result,
         started_at=NOW,
@@ -110,22 +111,26 @@ async def test_an_answered_call_is_found_as_it_was(journal: Journal) -> None:
     assert await journal.calls("e1", "another") == []
 
 
-async def test_a_tool_result_is_found_by_scope_tool_arguments_and_occurrence(journal: Journal) -> None:
+async def test_a_tool_result_is_found_by_key_and_occurrence(journal: Journal) -> None:
     result = a_tool_result(1, {"status": "error", "content": None})
     await journal.record_tool_result(result)
-    same_in_other_order: JsonValue = {"deep": [1, 2.5], "task": "look"}
-    assert await journal.find_tool_result(SCOPE, "analyst", same_in_other_order, 1) == result
-    assert await journal.find_tool_result(SCOPE, "analyst", same_in_other_order, 0) is None
-    assert await journal.find_tool_result(SCOPE, "writer", same_in_other_order, 1) is None
-    assert await journal.find_tool_result(SCOPE, "analyst", {"task": "look"}, 1) is None
-    other_round = SCOPE.model_copy(update={"round_number": 3})
-    assert await journal.find_tool_result(other_round, "analyst", same_in_other_order, 1) is None
+    assert await journal.find_tool_result("used", 1) == result
+    assert await journal.find_tool_result("used", 0) is None
+    assert await journal.find_tool_result("another", 1) is None
     assert await journal.tool_results("e1") == [result]
+
+
+async def test_of_several_results_of_one_use_the_last_one_holds(journal: Journal) -> None:
+    for words in ("cancelled", "done"):
+        await journal.record_tool_result(a_tool_result(result=words))
+    found = await journal.find_tool_result("used", 0)
+    assert found is not None
+    assert found.result == "done"
 
 
 async def test_a_tool_result_of_nothing_is_found_too(journal: Journal) -> None:
     await journal.record_tool_result(a_tool_result(result=None))
-    found = await journal.find_tool_result(SCOPE, "analyst", a_tool_result().arguments, 0)
+    found = await journal.find_tool_result("used", 0)
     assert found is not None
     assert found.result is None
 
@@ -347,7 +352,7 @@ async def test_no_byte_of_a_secret_reaches_the_file(tmp_path: Path) -> None:
     usage = Usage(details={c: 1})
     await journal.record_call(a_call("k3").model_copy(update={"usage": usage}))
     await journal.call_starts(StartedCall(call_id=c, scope=scope, key=c, occurrence=0, model=c, started_at=NOW))
-    result = a_tool_result(result=c).model_copy(update={"scope": scope, "tool": c, "arguments": {c: c}})
+    result = a_tool_result(result=c).model_copy(update={"scope": scope, "tool": c, "key": c, "arguments": {c: c}})
     await journal.record_tool_result(result)
     prompt = {"execution_id": c, "team_id": c, "role": c, "clock": c, "nonce": c, "ranking": [c]}
     await journal.record_prompt(a_prompt(c).model_copy(update=prompt))
@@ -356,7 +361,7 @@ async def test_no_byte_of_a_secret_reaches_the_file(tmp_path: Path) -> None:
 
     # What was redacted is found by those who still know the secret.
     assert await journal.find_prompt(c, c, 2, c) is not None
-    assert await journal.find_tool_result(scope, c, {c: c}, 0) is not None
+    assert await journal.find_tool_result(c, 0) is not None
     assert len(await journal.calls(c, c)) == 2
     assert len(await journal.calls_in_flight(c)) == 1
     assert len(await journal.events(c)) == 1

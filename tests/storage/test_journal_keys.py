@@ -113,4 +113,7 @@ def test_a_tool_key_depends_on_scope_tool_and_arguments_but_not_on_their_order(a
     key = tool_key(SCOPE, "tool", arguments, redactor=REDACTOR)
     assert tool_key(SCOPE, "tool", reversed_names(arguments), redactor=REDACTOR) == key
     assert tool_key(SCOPE, "other", arguments, redactor=REDACTOR) != key
+    assert tool_key(SCOPE, "tool", arguments, attempt=1, redactor=REDACTOR) != key
+    assert tool_key(SCOPE, "tool", arguments, within="a call of the member", redactor=REDACTOR) != key
+    assert tool_key(SCOPE, "tool", arguments, call_id="a", redactor=REDACTOR) != key
     assert tool_key(SCOPE, "tool", {**arguments, "one more name": 1}, redactor=REDACTOR) != key

@@ -14,7 +14,7 @@ every use of a tool.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -46,6 +46,8 @@ class Scope(CallScope):
     role: ModelRole
     attempt: int = 1
     """The how-many-eth try of the team this belongs to, from 1; calls of another try are never taken for this one's."""
+    within: str = ""
+    """The call of a member this belongs to, as the leader's model names it: one may be asked the same twice at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class ToolUse:
     occurrence: int
     """How often the agent asked the same of it before."""
     call_id: str = ""
+    key: str = ""
     started_at: datetime = field(default_factory=utc_now)
 
 
@@ -105,6 +108,7 @@ class CallJournal(Protocol):
         tools: JsonValue,
         messages: JsonValue,
         attempt: int = 0,
+        within: str = "",
     ) -> Request:
         """The request as it is kept; its key is the same for the same request, also in another run of the program."""
         ...
@@ -121,8 +125,21 @@ class CallJournal(Protocol):
         """Keep a call that came to an end; returns when it cannot be lost any more."""
         ...
 
-    def tool_key(self, scope: CallScope, tool: str, arguments: JsonValue) -> str:
+    def tool_key(
+        self,
+        scope: CallScope,
+        tool: str,
+        arguments: JsonValue,
+        *,
+        attempt: int = 0,
+        within: str = "",
+        call_id: str = "",
+    ) -> str:
         """The same for the same use of a tool, also in another run of the program."""
+        ...
+
+    async def find_tool_result(self, key: str, occurrence: int) -> ToolResult | None:
+        """What a tool gave back when it was used like this before."""
         ...
 
     async def record_tool_result(self, result: ToolResult) -> None:
@@ -154,6 +171,7 @@ class Meter:
     _lost: dict[tuple[str, str, int, str, str, str], LostUsage] = field(default_factory=dict)
     _usage: Usage = field(default_factory=Usage)
     _asked: Counter[str] = field(default_factory=Counter)
+    _made: Counter[tuple[str, str]] = field(default_factory=Counter)
     _tool_calls: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def occurrence(self, key: str) -> int:
@@ -161,15 +179,32 @@ class Meter:
         self._asked[key] += 1
         return self._asked[key] - 1
 
+    def next_occurrence(self, key: str) -> int:
+        """What :meth:`occurrence` would say, without counting."""
+        return self._asked[key]
+
+    def carry_over(self, bill: Sequence[ModelUsage], usage: Usage, tool_calls: Mapping[tuple[str, str], int]) -> None:
+        """Begin with what was consumed before this process took the run up."""
+        for line in bill:
+            self._add_line(line)
+        self._usage += usage
+        self._tool_calls.update(tool_calls)
+
     def record(self, call: FinishedCall) -> None:
-        """Add a finished call to the bill."""
-        if not call.reused:
-            self._usage += call.usage
-        if call.scope is not None and not call.reused:
+        """Add a finished call to the bill; one that the journal answered is on it already."""
+        if call.reused:
+            return
+        self._usage += call.usage
+        if call.scope is not None:
+            self._made[call.scope.execution_id, call.scope.team_id] += 1
             self._add_line(_line(call.scope, call))
             self._add_lost(_lost(call.scope, call))
         if self.on_call is not None:
             self.on_call(call)
+
+    def calls_made(self, execution_id: str, team_id: str) -> int:
+        """How many calls went out for a team in this process."""
+        return self._made[execution_id, team_id]
 
     def _add_line(self, line: ModelUsage) -> None:
         lines = self._rounds.setdefault((line.execution_id, line.team_id, line.round_number), {})
@@ -194,8 +229,19 @@ class Meter:
 
     def use_of_tool(self, scope: Scope, tool: str, arguments: JsonValue, *, call_id: str = "") -> ToolUse:
         """A use of a tool that begins now, numbered among those that ask for the same."""
-        number = 0 if self.journal is None else self.occurrence(self.journal.tool_key(scope, tool, arguments))
-        return ToolUse(scope, tool, arguments, number, call_id)
+        if self.journal is None:
+            return ToolUse(scope, tool, arguments, 0, call_id)
+        key = self.journal.tool_key(
+            scope, tool, arguments, attempt=scope.attempt, within=scope.within, call_id=call_id
+        )
+        return ToolUse(scope, tool, arguments, self.occurrence(key), call_id, key)
+
+    async def known_result(self, use: ToolUse) -> JsonValue:
+        """What the journal has of this use, when the run is to use what it has; None if it has nothing."""
+        if self.journal is None or not self.reuse_answers:
+            return None
+        known = await self.journal.find_tool_result(use.key, use.occurrence)
+        return None if known is None else known.result
 
     async def keep_tool_result(self, finished: FinishedToolUse) -> None:
         """Put what a tool gave into the journal, if there is one."""
@@ -204,9 +250,10 @@ class Meter:
             return
         await self.journal.record_tool_result(
             ToolResult(
-                scope=CallScope(**use.scope.model_dump(exclude={"attempt"})),
+                scope=CallScope(**use.scope.model_dump(exclude={"attempt", "within"})),
                 tool=use.tool,
                 arguments=use.arguments,
+                key=use.key,
                 occurrence=use.occurrence,
                 result=finished.result,
                 started_at=use.started_at,

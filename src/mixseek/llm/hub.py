@@ -19,6 +19,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from mixseek.config.schema import PriceSettings, ProvidersSettings
 from mixseek.errors import AuthenticationError, ConfigurationError, MixSeekError, ModelError, PluginError
 from mixseek.llm.backoff import Backoff
+from mixseek.llm.calls import current_meter
 from mixseek.llm.factories import ComputedModel, Connection, own_server
 from mixseek.llm.faults import is_remote
 from mixseek.llm.limits import Account, Gate, gate_of
@@ -77,10 +78,9 @@ class ModelHub:
     def model(self, model_id: str, *, fallback_models: Sequence[str] = ()) -> Model:
         """The model of this name; with fallbacks, each is asked in turn when the ones before it failed."""
         *others, last = model_id, *fallback_models
-        final = traced_model(self._one(last), last)
-        if not others:
-            return final
-        return _Chain(*(traced_model(self._one(name).with_alternative(), name) for name in others), final)
+        watched = [*(self._one(name).with_alternative() for name in others), self._one(last)]
+        models = [traced_model(model, name) for model, name in zip(watched, (*others, last), strict=True)]
+        return _Chain(watched, models) if others else models[0]
 
     @property
     def prices(self) -> PriceList:
@@ -200,10 +200,15 @@ class ModelHub:
 
 
 class _Chain(FallbackModel):
-    """Models asked in turn; when all fail, the last one's error tells of the others."""
+    """Models asked in turn; when all fail, the last one's error tells of the others.
 
-    def __init__(self, *models: Model) -> None:
+    One whose answer the journal has is asked first when a run is resumed: those before it had failed, and might answer
+    by now, which would be paid for.
+    """
+
+    def __init__(self, watched: Sequence[WatchedModel], models: Sequence[Model]) -> None:
         super().__init__(*models, fallback_on=(ModelError,))
+        self._watched = watched
 
     async def request(
         self,
@@ -211,10 +216,28 @@ class _Chain(FallbackModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
+        answered = await self._answered_before(messages, model_settings, model_request_parameters)
+        if answered is not None:
+            prepared = answered.prepare_messages(messages, model_request_parameters)
+            return await answered.request(prepared, model_settings, model_request_parameters)
         try:
             return await super().request(messages, model_settings, model_request_parameters)
         except FallbackExceptionGroup as failed:
             raise _last_of(failed) from failed
+
+    async def _answered_before(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> Model | None:
+        meter = current_meter()
+        if meter is None or not meter.reuse_answers:
+            return None
+        for number, model in enumerate(self.models):
+            prepared = model.prepare_messages(messages, parameters)
+            if await self._watched[number].was_answered(prepared, settings, parameters):
+                for passed, each in zip(self._watched[:number], self.models, strict=False):
+                    passed.pass_over(each.prepare_messages(messages, parameters), settings, parameters)
+                return model
+        return None
 
     @asynccontextmanager
     async def request_stream(

@@ -431,6 +431,8 @@ class WatchedModel(WrapperModel):
         messages: list[ModelMessage],
         settings: ModelSettings | None,
         parameters: ModelRequestParameters,
+        *,
+        counted: bool = True,
     ) -> _Entry | None:
         """None where nobody keeps calls: making JSON of them is not free."""
         if meter is None or meter.journal is None or scope is None:
@@ -442,8 +444,24 @@ class WatchedModel(WrapperModel):
             tools=parameters_to_json(parameters),
             messages=messages_to_json(messages),
             attempt=scope.attempt,
+            within=scope.within,
         )
-        return _Entry(meter.journal, request, meter.occurrence(request.key), scope)
+        occurrence = meter.occurrence(request.key) if counted else meter.next_occurrence(request.key)
+        return _Entry(meter.journal, request, occurrence, scope)
+
+    async def was_answered(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> bool:
+        """Whether the journal has the answer that the next such call would be given."""
+        meter = current_meter()
+        entry = self._entry(meter, current_scope(), messages, settings, parameters, counted=False)
+        return await self._known(meter, entry) is not None
+
+    def pass_over(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> None:
+        """Count a call that had failed when it was made, and is not made again."""
+        self._entry(current_meter(), current_scope(), messages, settings, parameters)
 
     async def _known(self, meter: Meter | None, entry: _Entry | None) -> ModelResponse | None:
         """The answer the journal has, when the run is to use what it has."""

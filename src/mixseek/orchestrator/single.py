@@ -200,10 +200,10 @@ async def ask_member(
         try:
             with calling(scope, run.meter):
                 async with run.before_time_is_up(_ALONE):
-                    result = await ask(member, task, scope, run.tell, absent=absent)
+                    given = await ask(member, task, scope, run.tell, absent=absent)
         finally:
             await clean_up(member)
-        return MemberAnswer(task=task, result=result, **_bill(run, started))
+        return MemberAnswer(task=task, result=given.submission, **_bill(run, started))
 
 
 async def evaluate_submission(

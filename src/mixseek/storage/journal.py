@@ -187,6 +187,7 @@ class Journal:
         tools: JsonValue,
         messages: JsonValue,
         attempt: int = 0,
+        within: str = "",
     ) -> Request:
         """A request as this journal keeps it, with its key."""
         return keyed_request(
@@ -196,12 +197,24 @@ class Journal:
             tools=tools,
             messages=messages,
             attempt=attempt,
+            within=within,
             redactor=self._redactor,
         )
 
-    def tool_key(self, scope: CallScope, tool: str, arguments: JsonValue) -> str:
+    def tool_key(
+        self,
+        scope: CallScope,
+        tool: str,
+        arguments: JsonValue,
+        *,
+        attempt: int = 0,
+        within: str = "",
+        call_id: str = "",
+    ) -> str:
         """The key of one use of a tool, made with this journal's redactor."""
-        return tool_key(scope, tool, arguments, redactor=self._redactor)
+        return tool_key(
+            scope, tool, arguments, attempt=attempt, within=within, call_id=call_id, redactor=self._redactor
+        )
 
     async def find_call(self, key: str, occurrence: int) -> ModelCall | None:
         """The first call of this key that was answered."""
@@ -221,13 +234,13 @@ class Journal:
             occurrence,
         )
 
-    async def find_tool_result(
-        self, scope: CallScope, tool: str, arguments: JsonValue, occurrence: int
-    ) -> ToolResult | None:
-        """What the tool gave back when it was asked this before."""
-        key = self.tool_key(scope, tool, arguments)
+    async def find_tool_result(self, key: str, occurrence: int) -> ToolResult | None:
+        """What a tool gave back the last time it was asked this: the time before may have been cancelled."""
         return await self._one(
-            _tool_result, "SELECT * FROM tool_results WHERE key = ? AND occurrence = ? ORDER BY id", key, occurrence
+            _tool_result,
+            "SELECT * FROM tool_results WHERE key = ? AND occurrence = ? ORDER BY id DESC",
+            self._redactor.text(key),
+            occurrence,
         )
 
     async def find_prompt(self, execution_id: str, team_id: str, round_number: int, role: str) -> RoundPrompt | None:
@@ -467,7 +480,7 @@ class _RowMaker:
         columns = {
             **self._scope(result.scope),
             "tool": self._text("tool", result.tool),
-            "key": tool_key(result.scope, result.tool, result.arguments, redactor=self._redactor),
+            "key": self._text("key", result.key),
             "occurrence": result.occurrence,
             "arguments": self._json("arguments", result.arguments),
             "result": self._json("result", result.result),
@@ -607,7 +620,7 @@ def _call(row: sqlite3.Row) -> ModelCall:
 
 
 def _tool_result(row: sqlite3.Row) -> ToolResult:
-    plain = _plain(row, ("tool", "occurrence", "started_at", "ended_at"))
+    plain = _plain(row, ("tool", "key", "occurrence", "started_at", "ended_at"))
     return ToolResult.model_validate({**plain, **_bodies(row, ("arguments", "result")), "scope": _scope(row)})
 
 
@@ -663,6 +676,6 @@ _STARTED_RUNS = """
     FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
     WHERE kind = 'RunStarted'"""
 _MEMBER_CALLS = """
-    SELECT execution_id, team_id, round_number, role, agent_name, tool, occurrence, arguments,
+    SELECT execution_id, team_id, round_number, role, agent_name, tool, key, occurrence, arguments,
         json_remove(result, '$.all_messages') AS result, started_at, ended_at
     FROM tool_results WHERE execution_id = ? AND role = 'leader' ORDER BY id"""

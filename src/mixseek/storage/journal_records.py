@@ -1,7 +1,7 @@
 """What the journal keeps: frozen records of JSON values, and the keys by which a resumed run finds them again.
 
 A key has to come out the same when an unfinished round is played again. So it leaves out what differs between two runs
-of one request (when a message was made, the ids of the run), it does not depend on the order of names in an object, and
+of one request (when a message was made, the ids of the run, models that were tried in vain), it does not depend on the order of names in an object, and
 it is made from the redacted request: an answer that was redacted when it was kept comes back with marks, and the
 requests that repeat it must still be found.
 """
@@ -37,7 +37,7 @@ __all__ = [
 # A walk through every value costs as much as writing it; what is no JSON is refused when it is written.
 _Json = SkipValidation[JsonValue]
 DERIVED = "~"
-_VOLATILE = frozenset({"timestamp", "run_id", "conversation_id"})
+_VOLATILE = frozenset({"timestamp", "run_id", "conversation_id", "failed_attempts", "history_digest"})
 
 
 class CallScope(Record):
@@ -141,6 +141,7 @@ class ToolResult(Record):
     scope: CallScope
     tool: str
     arguments: _Json
+    key: str
     occurrence: int = Field(ge=0)
     result: _Json
     started_at: AwareDatetime
@@ -203,19 +204,33 @@ def keyed_request(
     tools: JsonValue,
     messages: JsonValue,
     attempt: int = 0,
+    within: str = "",
     redactor: Redactor,
 ) -> Request:
-    """A request in the one form that is both kept and hashed: making JSON of it twice would cost twice."""
+    """A request in the one form that is both kept and hashed: making JSON of it twice would cost twice.
+
+    ``attempt`` and ``within`` tell apart what is asked in another try of the team, or for another call of a member.
+    """
     lasting = [_lasting_message(message) for message in messages] if isinstance(messages, list) else messages
     asked: JsonValue = {"messages": lasting, "parameters": tools, "settings": settings}
     text = redactor.json_text(asked, sort_keys=True)
-    whose = redactor.json_text([*_parts(scope), model, attempt])
+    whose = redactor.json_text([*_parts(scope), model, attempt, within])
     return Request(text, _digest(whose, text))
 
 
-def tool_key(scope: CallScope, tool: str, arguments: JsonValue, *, redactor: Redactor) -> str:
-    """The hash two uses of a tool share when they ask for the same."""
-    return _digest(redactor.json_text([*_parts(scope), tool, arguments], sort_keys=True))
+def tool_key(
+    scope: CallScope,
+    tool: str,
+    arguments: JsonValue,
+    *,
+    attempt: int = 0,
+    within: str = "",
+    call_id: str = "",
+    redactor: Redactor,
+) -> str:
+    """The hash two uses of a tool share when they ask for the same; ``call_id`` is what the model calls this use."""
+    asked: list[JsonValue] = [*_parts(scope), tool, arguments, attempt, within, call_id]
+    return _digest(redactor.json_text(asked, sort_keys=True))
 
 
 def _parts(scope: CallScope) -> list[JsonValue]:

@@ -11,13 +11,13 @@ from pydantic_ai import Agent, ModelMessage, ModelResponse, RunContext, Tool, Us
 from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
 
 from mixseek.agents.leader.structured import UnfitAnswerError, ask_again, schema_words, structured
-from mixseek.agents.member.asking import ask_member
+from mixseek.agents.member.asking import Given, ask_member
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.config.schema import TeamSettings
 from mixseek.errors import SubmissionError
 from mixseek.events import Event
 from mixseek.llm import ModelHub, Scope, ask_for_text, attached, message, messages_to_json, model_settings
-from mixseek.prompt_builder.fence import fenced, new_nonce
+from mixseek.prompt_builder.fence import fenced
 from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import Attachment, MemberSubmission
 from mixseek.templating import JAPANESE, Texts
@@ -173,9 +173,12 @@ def _tool(member: BaseMemberAgent, texts: Texts) -> Tool[_Round]:
     async def delegate(ctx: RunContext[_Round], task: str) -> str:
         async with ctx.deps.places:
             absent = ctx.deps.absent.get(config.name)
-            submission = await ask_member(member, task, ctx.deps.scope, ctx.deps.emit, absent=absent)
-        ctx.deps.submissions.append(submission)
-        return _told(submission, texts)
+            asked = ask_member(
+                member, task, ctx.deps.scope, ctx.deps.emit, absent=absent, call_id=ctx.tool_call_id or ""
+            )
+            given = await asked
+        ctx.deps.submissions.append(given.submission)
+        return _told(given, texts)
 
     return Tool(
         delegate,
@@ -185,9 +188,10 @@ def _tool(member: BaseMemberAgent, texts: Texts) -> Tool[_Round]:
     )
 
 
-def _told(submission: MemberSubmission, texts: Texts) -> str:
+def _told(given: Given, texts: Texts) -> str:
     """What the leader reads of a member: its words as data, or why there are none; the reason may quote a stranger."""
+    submission = given.submission
     if submission.status == "ERROR":
-        reason = fenced(submission.error_message or "no reason was given", new_nonce(), texts)
+        reason = fenced(submission.error_message or "no reason was given", given.nonce, texts)
         return f"Member {one_line(submission.agent_name)!r} failed:\n{reason}"
-    return fenced(submission.content, new_nonce(), texts)
+    return fenced(submission.content, given.nonce, texts)

@@ -6,7 +6,10 @@ A leader asks its members this way, and so does whoever asks one member alone.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+from pydantic import JsonValue
 
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.results import as_submission, being_cancelled
@@ -14,31 +17,62 @@ from mixseek.config.schema import MemberAgentConfig
 from mixseek.errors import BudgetExhaustedError, ConfigurationError, MixSeekError
 from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.llm import FinishedToolUse, Meter, PatientTimeout, Scope, calling, current_meter
+from mixseek.prompt_builder.fence import new_nonce
 from mixseek.records import MemberAgentResult, MemberSubmission, seconds_between, utc_now
 
-__all__ = ["ask_member", "clean_up", "made_ready"]
+__all__ = ["Given", "ask_member", "clean_up", "made_ready"]
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a member gave for a task, and the nonce of the fence in which its leader reads it."""
+
+    submission: MemberSubmission
+    nonce: str
+
+    def as_json(self) -> JsonValue:
+        """As the journal keeps it: whoever plays the round again has to give the leader the very same text."""
+        return {**self.submission.model_dump(mode="json"), "nonce": self.nonce}
+
+    @classmethod
+    def from_json(cls, kept: JsonValue) -> "Given | None":
+        """What :meth:`as_json` made; None if it is nothing of the kind."""
+        if not isinstance(kept, dict) or not isinstance(kept.get("nonce"), str):
+            return None
+        submission = {name: value for name, value in kept.items() if name != "nonce"}
+        return cls(MemberSubmission.model_validate(submission), str(kept["nonce"]))
+
+
 async def ask_member(
-    member: BaseMemberAgent, task: str, scope: Scope, emit: Callable[[Event], None], *, absent: str | None = None
-) -> MemberSubmission:
+    member: BaseMemberAgent,
+    task: str,
+    scope: Scope,
+    emit: Callable[[Event], None],
+    *,
+    absent: str | None = None,
+    call_id: str = "",
+) -> Given:
     """What a member gives for a task, told and kept; ``absent`` says why it cannot be asked at all.
 
-    ``scope`` is the one of whoever asks: what the member uses is on its own bill there.
+    ``scope`` is the one of whoever asks: what the member uses is on its own bill there. ``call_id`` is what the model
+    that asks calls this request. What the journal has of it is not asked for again when a run is resumed.
     """
     config = member.config
     where = {"execution_id": scope.execution_id, "team_id": scope.team_id, "round_number": scope.round_number}
     emit(MemberCalled(**where, agent_name=config.name, task=task))
     meter = current_meter() or Meter()
-    use = meter.use_of_tool(scope, config.tool_name, {"task": task})
-    with calling(scope.model_copy(update={"role": "member", "agent_name": config.name})):
-        result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
-    submission = as_submission(result, seconds=seconds_between(use.started_at, utc_now()))
-    await meter.keep_tool_result(FinishedToolUse(use, submission.model_dump(mode="json")))
-    emit(MemberFinished(**where, submission=submission))
-    return submission
+    use = meter.use_of_tool(scope, config.tool_name, {"task": task}, call_id=call_id)
+    given = Given.from_json(await meter.known_result(use))
+    if given is None:
+        with calling(scope.model_copy(update={"role": "member", "agent_name": config.name, "within": call_id})):
+            result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
+        seconds = seconds_between(use.started_at, utc_now())
+        given = Given(as_submission(result, seconds=seconds), new_nonce())
+        await meter.keep_tool_result(FinishedToolUse(use, given.as_json()))
+    emit(MemberFinished(**where, submission=given.submission))
+    return given
 
 
 async def made_ready(member: BaseMemberAgent) -> str | None:

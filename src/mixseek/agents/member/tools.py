@@ -8,7 +8,7 @@ size, fenced as data, and in words where the tool failed. A tool never takes its
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,10 @@ class ToolWatch(AbstractCapability[Any]):
     ) -> dict[str, Any]:
         """Arguments the tool cannot take: the model is asked for others, but it was a call."""
         ctx.usage.tool_calls += 1
-        await _end(_begin(call), None, _cut(_words(error), self._max_chars), new_nonce())
+        use = _use_of(call)
+        if await _known(use) is None:
+            _begin(use)
+            await _end(use, None, _cut(_words(error), self._max_chars), new_nonce())
         raise error
 
     async def wrap_tool_execute(
@@ -86,13 +89,17 @@ class ToolWatch(AbstractCapability[Any]):
         args: dict[str, Any],
         handler: _Handler,
     ) -> str:
-        """Use the tool; what it raises becomes words."""
-        use = _begin(call)
+        """Use the tool; what it raises becomes words. When a run is resumed, what the journal has is not done again."""
+        use = _use_of(call)
+        known = await _known(use)
+        if known is not None:
+            return self._as_before(ctx, call, known)
+        _begin(use)
         try:
             text = _cut(_as_text(await handler(args)), self._max_chars)
         except asyncio.CancelledError:
             if being_cancelled():
-                await _end(use, None, "cancelled", new_nonce())
+                await _end(use, None, _CANCELLED, new_nonce())
                 raise
             return await self._failed(ctx, use, call, "it gave up its own work")
         except Exception as error:  # the edge where one tool must not take down its member
@@ -103,21 +110,48 @@ class ToolWatch(AbstractCapability[Any]):
         return fenced(text, nonce, self._texts)
 
     async def _failed(self, ctx: RunContext[Any], use: ToolUse | None, call: ToolCallPart, words: str) -> str:
-        # The agent itself counts only those that went well.
-        ctx.usage.tool_calls += 1
         words, nonce = _cut(words, self._max_chars), new_nonce()
         await _end(use, None, words, nonce)
+        return self._told_of_failure(ctx, call, words, nonce)
+
+    def _told_of_failure(self, ctx: RunContext[Any], call: ToolCallPart, words: str, nonce: str) -> str:
+        # The agent itself counts only those that went well.
+        ctx.usage.tool_calls += 1
         return f"Tool {call.tool_name!r} failed.\n{fenced(words, nonce, self._texts)}"
 
+    def _as_before(self, ctx: RunContext[Any], call: ToolCallPart, known: Mapping[str, JsonValue]) -> str:
+        nonce = str(known["nonce"])
+        if "error" in known:
+            return self._told_of_failure(ctx, call, str(known["error"]), nonce)
+        return fenced(str(known["content"]), nonce, self._texts)
 
-def _begin(call: ToolCallPart) -> ToolUse | None:
+
+_CANCELLED = "cancelled"
+
+
+def _use_of(call: ToolCallPart) -> ToolUse | None:
     """None outside of a run: a member may be used on its own."""
     meter, scope = current_meter(), current_scope()
     if meter is None or scope is None:
         return None
-    use = meter.use_of_tool(scope, call.tool_name, _arguments(call), call_id=call.tool_call_id)
-    meter.tool_starts(use)
-    return use
+    return meter.use_of_tool(scope, call.tool_name, _arguments(call), call_id=call.tool_call_id)
+
+
+async def _known(use: ToolUse | None) -> Mapping[str, JsonValue] | None:
+    """What the journal has of this use; one that was cancelled came to nothing."""
+    meter = current_meter()
+    if use is None or meter is None:
+        return None
+    known = await meter.known_result(use)
+    if not isinstance(known, dict) or "nonce" not in known or known.get("error") == _CANCELLED:
+        return None
+    return known
+
+
+def _begin(use: ToolUse | None) -> None:
+    meter = current_meter()
+    if use is not None and meter is not None:
+        meter.tool_starts(use)
 
 
 def _arguments(call: ToolCallPart) -> JsonValue:
