@@ -5,6 +5,8 @@ MixSeekError
 │   ├── WorkspaceNotFoundError    (also FileNotFoundError)
 │   ├── MissingFileError          (also FileNotFoundError)
 │   ├── PluginError               a plugin that cannot be loaded or is not what it says
+│   ├── NotResumableError         an execution that is whole, not known, or played by another process
+│   │   └── RunChangedError       what it depends on is not what it was
 │   └── AuthenticationError       no key for a model provider
 ├── OutputError                   a result could not be written where it was asked for
 ├── StorageError
@@ -63,12 +65,14 @@ __all__ = [
     "ModelTooLargeError",
     "ModelUnavailableError",
     "NoResultError",
+    "NotResumableError",
     "OutputError",
     "PlaceLostError",
     "PlaceTakenError",
     "PluginError",
     "Problem",
     "RoundTimeoutError",
+    "RunChangedError",
     "RunError",
     "SandboxError",
     "StorageError",
@@ -121,6 +125,14 @@ class MissingFileError(ConfigurationError, FileNotFoundError):
 
 class PluginError(ConfigurationError):
     """A member, metric or provider that cannot be imported, or that is not of the kind it is used as."""
+
+
+class NotResumableError(ConfigurationError):
+    """An execution that cannot be gone on with: it is whole, not known, or played by another process."""
+
+
+class RunChangedError(NotResumableError):
+    """Settings, plugins or files are not what they were when the execution was begun; ``problems`` names them."""
 
 
 class AuthenticationError(ConfigurationError):

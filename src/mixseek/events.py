@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, SkipValidation
 
 from mixseek.records import (
     AttachmentInfo,
@@ -18,6 +18,7 @@ from mixseek.records import (
     ImprovementJudgment,
     LeaderBoardEntry,
     MemberSubmission,
+    MemberSubmissionsRecord,
     MetricScore,
     ModelUsage,
     Record,
@@ -29,6 +30,7 @@ __all__ = [
     "BudgetLow",
     "Event",
     "EventBus",
+    "HistoryKept",
     "Listener",
     "MemberCalled",
     "MemberFinished",
@@ -39,6 +41,7 @@ __all__ = [
     "RoundStarted",
     "RunFinished",
     "RunInterrupted",
+    "RunResumed",
     "RunStarted",
     "SubmissionEvaluated",
     "SubmissionMade",
@@ -79,6 +82,25 @@ class RunStarted(Event):
     reference: str | None = None
     configuration: JsonValue = None
     """The settings in effect, secrets masked."""
+    fingerprint: dict[str, str] = {}
+    """A hash of each part of what the run depends on; one that is resumed has to depend on the same."""
+    config_file: str | None = None
+    """The orchestrator file; None for settings that were made in Python."""
+    overrides: dict[str, JsonValue] = {}
+    """Settings of the orchestrator file that were given beside it, on the command line for example."""
+    timeout_seconds: int | None = None
+    """The time of each team, where it was given with the task."""
+    has_own_reference: bool = False
+    """Whether the reference answer was given with the task, and not by the settings."""
+
+
+class RunResumed(RunStarted):
+    """A run goes on in another process, or after its end with the teams that had failed."""
+
+    scores: dict[str, dict[int, float | None]] = {}
+    """For each team the scores of its finished rounds by their number; None: unscored."""
+    finished: tuple[str, ...] = ()
+    """The teams that are done; the others go on."""
 
 
 class RunFinished(Event):
@@ -163,6 +185,14 @@ class SubmissionMade(Event):
 
     round_number: int
     submission_content: str
+    round_started_at: datetime | None = None
+
+
+class HistoryKept(Event):
+    """What a round was made of, as it is stored: the members' work, and all messages between leader and members."""
+
+    record: MemberSubmissionsRecord
+    message_history: SkipValidation[list[JsonValue]]
 
 
 class SubmissionEvaluated(Event):
@@ -181,6 +211,10 @@ class RoundFinished(Event):
     entry: LeaderBoardEntry
     usage: list[ModelUsage]
 
+    def payload(self) -> dict[str, JsonValue]:
+        """Without the messages, which :class:`HistoryKept` has."""
+        return _without_messages(self)
+
 
 class RoundFailed(Event):
     """A round gave no submission; the team may go on."""
@@ -189,6 +223,15 @@ class RoundFailed(Event):
     entry: LeaderBoardEntry
     reason: str
     usage: list[ModelUsage]
+
+    def payload(self) -> dict[str, JsonValue]:
+        """Without the messages, which :class:`HistoryKept` has."""
+        return _without_messages(self)
+
+
+def _without_messages(event: RoundFinished | RoundFailed) -> dict[str, JsonValue]:
+    told = event.model_dump(mode="json", exclude={"execution_id", "team_id", "at", "state"})
+    return {**told, "state": event.state.model_dump(mode="json", exclude={"message_history"})}
 
 
 class RoundJudged(Event):

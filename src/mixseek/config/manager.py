@@ -114,6 +114,19 @@ class RunSettings:
         """Every part of it, in the order of a run."""
         return (self.orchestrator, *self.teams, self.evaluator, self.judgment, self.prompt_builder, self.providers)
 
+    @property
+    def file(self) -> str | None:
+        """The orchestrator file, as a path from the workspace on; None for settings that were made in Python."""
+        name = self.orchestrator._provenance.file
+        return name if name is not None and self.workspace.resolve(name).is_file() else None
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The settings of the orchestrator that the command line gave in place of the file's."""
+        origins = self.orchestrator._provenance.origins
+        given = {str(path[0]) for path, found in origins.items() if found and found[0].source == "command line"}
+        return {name: getattr(self.orchestrator, name) for name in sorted(given)}
+
     def shown(self) -> dict[str, Any]:
         """The settings in effect as JSON, with secrets masked; what is not set is left out."""
         parts = {

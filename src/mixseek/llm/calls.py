@@ -231,9 +231,7 @@ class Meter:
         """A use of a tool that begins now, numbered among those that ask for the same."""
         if self.journal is None:
             return ToolUse(scope, tool, arguments, 0, call_id)
-        key = self.journal.tool_key(
-            scope, tool, arguments, attempt=scope.attempt, within=scope.within, call_id=call_id
-        )
+        key = self.journal.tool_key(scope, tool, arguments, attempt=scope.attempt, within=scope.within, call_id=call_id)
         return ToolUse(scope, tool, arguments, self.occurrence(key), call_id, key)
 
     async def known_result(self, use: ToolUse) -> JsonValue:

@@ -7,9 +7,10 @@ one never touches the others, and its finished rounds still count.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -25,8 +26,10 @@ from mixseek.errors import (
     MixSeekError,
     ModelError,
     NoResultError,
+    NotResumableError,
     PlaceLostError,
     Problem,
+    RunChangedError,
     RunError,
     StorageError,
     TeamTimeoutError,
@@ -37,6 +40,7 @@ from mixseek.events import (
     RoundStarted,
     RunFinished,
     RunInterrupted,
+    RunResumed,
     RunStarted,
     TeamFailed,
     TeamFinished,
@@ -46,6 +50,7 @@ from mixseek.llm import Backoff
 from mixseek.llm.purse import Spend
 from mixseek.orchestrator.collector import long_lived
 from mixseek.orchestrator.estimate import first_round
+from mixseek.orchestrator.fingerprint import changes, fingerprint
 from mixseek.orchestrator.stopping import Stoppable
 from mixseek.records import (
     Attachment,
@@ -62,7 +67,9 @@ from mixseek.records import (
 )
 from mixseek.round_controller import OnRoundCompleteCallback, RoundController
 from mixseek.round_controller.priced import unpriced_models
+from mixseek.round_controller.restored import RestoredRun, RestoredTeam, restore_run
 from mixseek.round_controller.run import Run, open_run
+from mixseek.storage.attachments import read_kept_attachments
 from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -73,6 +80,7 @@ __all__ = ["Orchestrator", "cost_of"]
 logger = logging.getLogger(__name__)
 
 _LAST_WRITE_SECONDS = 3.0
+_REMEDY = "this is not what the execution was begun with: undo it, or go on all the same with --accept-changes"
 
 
 class Orchestrator:
@@ -123,16 +131,33 @@ class Orchestrator:
         if not str(user_prompt or "").strip():
             raise ConfigurationError("the prompt is empty: say what the teams have to do")
         wanted = _Wanted(user_prompt, timeout_seconds, execution_id, reference, attachments)
+        return await self._play(partial(self._begin, wanted), wanted.user_prompt, wanted.execution_id)
+
+    async def resume(self, execution_id: str, *, accept_changes: bool = False) -> ExecutionSummary:
+        """Go on with an execution that did not end, or with its teams that failed; what was paid for is used again.
+
+        The settings have to be those it was begun with: a :class:`~mixseek.errors.RunChangedError` names what is
+        different, unless ``accept_changes``. Task, attachments and a reference that came with the task are its own.
+        The summary's time and bill are of all processes that played it. Each team has its whole time again.
+        """
+        return await self._play(partial(self._begin_again, execution_id, accept_changes), "", execution_id)
+
+    async def _play(
+        self,
+        begin: Callable[[AsyncExitStack], Awaitable["_Execution"]],
+        user_prompt: str,
+        execution_id: str | None,
+    ) -> ExecutionSummary:
         self._running.add(stoppable := Stoppable())
         started, execution, summary = time.monotonic(), None, None
         try:
             async with AsyncExitStack() as around:
                 async with stoppable:
-                    execution = await self._begin(wanted, around)
+                    execution = await begin(around)
                     execution.when_lost(stoppable.stop)
                     summary = await execution.play()
                 if execution is None:
-                    return wanted.interrupted(time.monotonic() - started)
+                    return _interrupted(user_prompt, execution_id, time.monotonic() - started)
                 return await execution.end(summary)
         finally:
             self._running.discard(stoppable)
@@ -152,21 +177,52 @@ class Orchestrator:
         task = _task(configured, wanted.user_prompt, wanted.timeout_seconds, wanted.execution_id).model_copy(
             update={"attachments": await asyncio.to_thread(read_attachments, wanted.attachments, self._workspace)}
         )
+        run = await self._open(task.execution_id, configured, around, is_new=wanted.execution_id is None)
+        return self._execution(task, configured, run, wanted)
+
+    async def _begin_again(self, execution_id: str, accept_changes: bool, around: AsyncExitStack) -> "_Execution":
+        """:meth:`_begin` for an execution that the journal knows."""
+        if not (self._save_db and self._journal):
+            raise ConfigurationError("an execution is resumed from the journal: it cannot be left out")
+        configured = await self._complete(None)
+        # All that is on the board is in memory before the first team is asked anything.
+        run = await self._open(execution_id, configured, around, is_new=True)
+        restored = await _restored(run, execution_id)
+        run.take_up(restored)
+        wanted = await self._wanted_before(restored)
+        if restored.started.has_own_reference:
+            configured = replace(configured, reference=wanted.reference)
+        task = _task(configured, wanted.user_prompt, wanted.timeout_seconds, execution_id).model_copy(
+            update={"attachments": wanted.attachments}
+        )
+        execution = self._execution(task, configured, run, wanted)
+        execution.accept_changes = accept_changes
+        return execution
+
+    async def _wanted_before(self, restored: RestoredRun) -> "_Wanted":
+        begun = restored.started
+        kept = await asyncio.to_thread(read_kept_attachments, self._workspace.attachments, begun.attachments)
+        reference = begun.reference if begun.has_own_reference else None
+        return _Wanted(begun.user_prompt, begun.timeout_seconds, begun.execution_id, reference, kept)
+
+    async def _open(self, execution_id: str, configured: RunSettings, around: AsyncExitStack, *, is_new: bool) -> Run:
         run = open_run(
-            task.execution_id,
+            execution_id,
             self._workspace,
             save_db=self._save_db,
             journal=self._journal,
             providers=configured.providers,
             orchestrator=self.settings,
-            is_new=wanted.execution_id is None,
+            is_new=is_new,
             takes_place=True,
             listeners=self._listeners,
             backoff=self._backoff,
         )
-        await around.enter_async_context(run)
+        return await around.enter_async_context(run)
+
+    def _execution(self, task: OrchestratorTask, configured: RunSettings, run: Run, wanted: "_Wanted") -> "_Execution":
         statuses = self._watch(configured)
-        return _Execution(task, configured, run, self._workspace, self._on_round_complete, statuses)
+        return _Execution(task, configured, run, self._workspace, self._on_round_complete, statuses, wanted)
 
     async def rehearse(self) -> None:
         """Make all that a run needs, models and members included, and call nobody; what cannot be made is raised."""
@@ -180,7 +236,8 @@ class Orchestrator:
             orchestrator=self.settings,
         )
         async with run:
-            await _Execution(task, configured, run, self._workspace, None, {}).make_controllers()
+            wanted = _Wanted(task.user_prompt, None, None, None, ())
+            await _Execution(task, configured, run, self._workspace, None, {}, wanted).make_controllers()
 
     async def _complete(self, reference: str | None) -> RunSettings:
         if self._configured is not None:
@@ -207,7 +264,7 @@ class Orchestrator:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What :meth:`Orchestrator.execute` was asked for."""
+    """What :meth:`Orchestrator.execute` is, or was, asked for."""
 
     user_prompt: str
     timeout_seconds: int | None
@@ -215,15 +272,26 @@ class _Wanted:
     reference: str | None
     attachments: Sequence[Attachment | Path | str]
 
-    def interrupted(self, seconds: float) -> ExecutionSummary:
-        """The summary of a run that was stopped before it began."""
-        return ExecutionSummary(
-            execution_id=self.execution_id or str(uuid4()),
-            user_prompt=self.user_prompt,
-            team_results=[],
-            total_execution_time_seconds=seconds,
-            interrupted=True,
-        )
+
+def _interrupted(user_prompt: str, execution_id: str | None, seconds: float) -> ExecutionSummary:
+    """The summary of a run that was stopped before it began."""
+    return ExecutionSummary(
+        execution_id=execution_id or str(uuid4()),
+        user_prompt=user_prompt,
+        team_results=[],
+        total_execution_time_seconds=seconds,
+        interrupted=True,
+    )
+
+
+async def _restored(run: Run, execution_id: str) -> RestoredRun:
+    assert run.journal is not None  # noqa: S101  # whoever resumes has one
+    restored = await restore_run(run.journal, execution_id)
+    if restored is None:
+        raise NotResumableError(f"the journal knows no execution {execution_id!r}: mixseek history lists what there is")
+    if restored.is_whole:
+        raise NotResumableError(f"execution {execution_id} is whole, there is nothing to resume: mixseek show shows it")
+    return restored
 
 
 class _Execution:
@@ -237,8 +305,12 @@ class _Execution:
         workspace: Workspace,
         on_round_complete: OnRoundCompleteCallback | None,
         statuses: dict[str, TeamStatus],
+        wanted: _Wanted,
     ) -> None:
         self._task = task
+        self._wanted = wanted
+        self.accept_changes = False
+        """Whether a run that is resumed goes on although what it depends on is not what it was."""
         self._configured = configured
         self._run = run
         self._statuses = statuses
@@ -249,29 +321,21 @@ class _Execution:
         self._workspace = workspace
         self._on_round_complete = on_round_complete
         self._controllers: list[RoundController] = []
-        self._started = time.monotonic()
+        self._started = time.monotonic() - (run.restored.seconds if run.restored else 0.0)
         self._has_begun = False
         self._schema: JsonSchema | None = None
 
     async def play(self) -> ExecutionSummary:
         """All teams, then the summary; results are returned even if the summary cannot be written."""
-        names = {team.team_id: team.team_name for team in self._configured.teams}
         await self.make_controllers()
+        beginning = self._beginning()
+        if self._run.restored is not None:
+            beginning = self._taken_up(self._run.restored, beginning)
         await self._run.hub.prepare()
         await self._run.keep(self._task.attachments)
         await self._run.count_what_was_spent()
         self._has_begun = True
-        await self._run.tell_for_good(
-            RunStarted(
-                execution_id=self._task.execution_id,
-                user_prompt=self._task.user_prompt,
-                team_names=names,
-                max_rounds=self._task.max_rounds,
-                reference=self._task.reference,
-                attachments=tuple(attachment.info for attachment in self._task.attachments),
-                configuration=self._configured.shown(),
-            )
-        )
+        await self._run.tell_for_good(beginning)
         self._run.purses.start()
         with long_lived():
             await self._play_teams()
@@ -285,6 +349,43 @@ class _Execution:
         """Call ``stop`` when another process has taken the execution over."""
         if self._run.place is not None:
             self._run.place.when_lost(stop)
+
+    def _beginning(self) -> RunStarted:
+        shown = self._configured.shown()
+        return RunStarted(
+            execution_id=self._task.execution_id,
+            user_prompt=self._task.user_prompt,
+            team_names={team.team_id: team.team_name for team in self._configured.teams},
+            max_rounds=self._task.max_rounds,
+            reference=self._task.reference,
+            attachments=tuple(attachment.info for attachment in self._task.attachments),
+            configuration=shown,
+            fingerprint=fingerprint(self._configured, shown, self._task.attachments),
+            config_file=self._configured.file,
+            overrides=self._configured.overrides,
+            timeout_seconds=self._wanted.timeout_seconds,
+            has_own_reference=self._wanted.reference is not None,
+        )
+
+    def _taken_up(self, restored: RestoredRun, started: RunStarted) -> RunResumed:
+        """Put the teams where they were; a run that depends on other things than before is refused."""
+        changed = changes(restored.started, started)
+        if changed and not self.accept_changes:
+            raise RunChangedError([*changed, Problem(_REMEDY)])
+        for controller in self._controllers:
+            self._restore(controller, restored.teams.get(controller.get_team_id(), RestoredTeam()))
+        return RunResumed(
+            **started.model_dump(exclude={"at"}),
+            scores={team_id: team.scores for team_id, team in restored.teams.items()},
+            finished=tuple(entry.team_id for entry in self._results),
+        )
+
+    def _restore(self, controller: RoundController, team: RestoredTeam) -> None:
+        controller.restore(team)
+        self._note(controller, current_round=len(team.rounds))
+        if team.best is not None:
+            self._results.append(team.best)
+            self._note(controller, status="completed")
 
     async def end(self, summary: ExecutionSummary | None) -> ExecutionSummary:
         """Tell how it ended; without a summary it was stopped, and what there is makes one."""
@@ -305,7 +406,7 @@ class _Execution:
 
     async def _play_teams(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for controller in self._controllers:
+            for controller in self._unfinished():
                 group.create_task(self._play_team(controller))
         self._run.check_place()
         for controller in self._unfinished():
@@ -388,8 +489,9 @@ class _Execution:
         """Play, and after a failure again from the first unfinished round, within the one deadline of the team."""
         deadline = time.monotonic() + self._task.timeout_seconds
         self._note(controller, status="running", started_at=utc_now())
-        attempts = self._configured.orchestrator.max_retries_per_team + 1
-        for attempt in range(1, attempts + 1):
+        first, last = self._tries(controller)
+        attempt = first
+        while True:
             self._run.tell(TeamStarted(**self._where(controller), attempt=attempt))
             try:
                 left = deadline + controller.stood_still - time.monotonic()
@@ -397,10 +499,27 @@ class _Execution:
             except (TeamTimeoutError, NoResultError, BudgetExhaustedError, PlaceLostError):
                 raise
             except Exception as error:
-                if attempt == attempts or not _worth_another_try(error):
+                if attempt == first and self._only_replayed(controller):
+                    # What failed by the answers that the journal has fails by them again: that was no try.
+                    last += 1
+                elif attempt >= last or not _worth_another_try(error):
                     raise
                 logger.warning("team %r failed and tries again: %s", controller.get_team_id(), error)
-        raise AssertionError("unreachable: the last attempt returns or raises")
+            attempt += 1
+
+    def _tries(self, controller: RoundController) -> tuple[int, int]:
+        """The number of the team's next try and of its last one; one that failed for good has all of them again."""
+        retries = self._configured.orchestrator.max_retries_per_team
+        restored = self._run.restored
+        team = None if restored is None else restored.teams.get(controller.get_team_id())
+        if team is None:
+            return 1, 1 + retries
+        return team.attempt, team.attempt + retries if team.has_failed else max(team.attempt, 1 + retries)
+
+    def _only_replayed(self, controller: RoundController) -> bool:
+        """Whether a team that goes on asked nobody anything in this process."""
+        made = self._run.meter.calls_made(self._task.execution_id, controller.get_team_id())
+        return self._run.restored is not None and not made
 
     async def _fail(self, controller: RoundController, error: Exception) -> None:
         """Note why a team cannot go on; its best finished round still counts."""

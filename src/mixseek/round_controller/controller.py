@@ -43,6 +43,7 @@ from mixseek.errors import (
 )
 from mixseek.evaluator import Evaluator
 from mixseek.events import (
+    HistoryKept,
     RoundFailed,
     RoundFinished,
     RoundJudged,
@@ -71,6 +72,7 @@ from mixseek.records import (
     utc_now,
 )
 from mixseek.round_controller.prompts import RoundPrompts
+from mixseek.round_controller.restored import RestoredTeam
 from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.templating import TEXTS
@@ -184,6 +186,22 @@ class RoundController:
         """The team's name."""
         return self._team.team_name
 
+    def restore(self, team: RestoredTeam) -> None:
+        """Take up the team where another process left it; its next try is the one that it was in."""
+        for finished in team.rounds:
+            self._entries.append(finished.entry)
+            self._run.memory.put(finished.entry)
+            if finished.goes_on is not None:
+                self._decided[finished.state.round_number] = finished.goes_on
+            self._exit_reason = finished.exit_reason or self._exit_reason
+        self._history = [finished.state for finished in team.rounds]
+        if team.submission is not None:
+            made = team.submission
+            turn = Turn(made.content, list(made.members), list(made.messages))
+            self._unscored = _Submitted(made.round_number, turn, made.started_at)
+        self._attempt = team.attempt - 1
+        self._prompts.reuse = True
+
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     async def run_round(self, user_prompt: str, timeout_seconds: float) -> LeaderBoardEntry:
@@ -201,6 +219,8 @@ class RoundController:
             raise TeamTimeoutError(f"all rounds together took longer than {timeout_seconds:.3g} s") from error
         finally:
             self.stood_still += limit.stood_still
+            # A further try is a new one: it is told how things stand by then.
+            self._prompts.reuse = False
 
     async def run_round_with_timeout(self, user_prompt: str, timeout_seconds: float) -> RoundResult:
         """:meth:`run_round` with what it consumed and how long it took."""
@@ -274,7 +294,14 @@ class RoundController:
             raise RoundTimeoutError(f"no submission within {self._task.submission_timeout_seconds} s") from error
         finally:
             await self._keep_history(number, submissions, messages)
-        self._run.tell(SubmissionMade(**self._where(), round_number=number, submission_content=turn.submission))
+        self._run.tell(
+            SubmissionMade(
+                **self._where(),
+                round_number=number,
+                submission_content=turn.submission,
+                round_started_at=started_at,
+            )
+        )
         return _Submitted(number, turn, started_at)
 
     async def _score(self, submitted: _Submitted) -> RoundState:
@@ -456,10 +483,11 @@ class RoundController:
     async def _keep_history(
         self, number: int, submissions: Sequence[MemberSubmission], messages: Sequence[JsonValue]
     ) -> None:
+        record = MemberSubmissionsRecord(
+            **self._where(), team_name=self._team.team_name, round_number=number, submissions=list(submissions)
+        )
+        self._run.tell(HistoryKept(**self._where(), record=record, message_history=list(messages)))
         if self._run.store is not None:
-            record = MemberSubmissionsRecord(
-                **self._where(), team_name=self._team.team_name, round_number=number, submissions=list(submissions)
-            )
             await self._run.store.save_aggregation(self._task.execution_id, record, messages)
 
     async def _call_hook(self, state: RoundState, submissions: list[MemberSubmission]) -> None:

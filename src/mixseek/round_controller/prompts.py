@@ -25,7 +25,11 @@ Ranking = Sequence[dict[str, Any]]
 
 
 class RoundPrompts:
-    """Builds the prompts of a team and of its judgment; each is in the journal before it is used."""
+    """Builds the prompts of a team and of its judgment; each is in the journal before it is used.
+
+    While ``reuse`` holds, a prompt that the journal has is used again as it was: with another clock, ranking or nonce
+    none of the answers to it could be found.
+    """
 
     def __init__(
         self,
@@ -42,9 +46,12 @@ class RoundPrompts:
         self._own = UserPromptBuilder(settings=settings, clock=self._tell_time, nonce=self._draw_nonce)
         self._team = _team_builder(self._own, strategy, template_dir)
         self._journal = journal
+        self.reuse = False
 
     async def team_prompt(self, context: RoundPromptContext) -> str:
         """What the leader is told."""
+        if (known := await self._known("leader", context)) is not None:
+            return known
         seen = _Seen(context.store)
         prompt = await self._team.build_team_prompt(context.model_copy(update={"store": seen.source}))
         await self._keep("leader", prompt, context, ranking=seen.ranking)
@@ -52,6 +59,8 @@ class RoundPrompts:
 
     async def judgment_prompt(self, context: RoundPromptContext) -> str:
         """What the judgment is told."""
+        if (known := await self._known("judgment", context)) is not None:
+            return known
         seen = _Seen(context.store)
         prompt = await self._own.build_judgment_prompt(context.model_copy(update={"store": seen.source}))
         await self._keep("judgment", prompt, context, ranking=seen.ranking, nonce=self._nonce)
@@ -59,6 +68,9 @@ class RoundPrompts:
 
     async def evaluator_prompt(self, request: EvaluationRequest, *, with_reference: bool = False) -> str:
         """What every judge of a submission is told, or what those are told that see the reference answer too."""
+        role = "evaluator_with_reference" if with_reference else "evaluator"
+        if (known := await self._known(role, request)) is not None:
+            return known
         prompt = self._own.build_evaluator_prompt(
             EvaluatorPromptContext(
                 user_query=request.user_query,
@@ -66,9 +78,16 @@ class RoundPrompts:
                 reference=request.reference if with_reference else None,
             )
         )
-        role = "evaluator_with_reference" if with_reference else "evaluator"
         await self._keep(role, prompt, request, nonce=self._nonce)
         return prompt
+
+    async def _known(self, role: str, about: RoundPromptContext | EvaluationRequest) -> str | None:
+        if self._journal is None or not self.reuse:
+            return None
+        known = await self._journal.find_prompt(
+            about.execution_id or "", about.team_id or "", about.round_number or 0, role
+        )
+        return None if known is None else known.text
 
     async def _keep(
         self,

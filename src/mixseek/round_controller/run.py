@@ -18,6 +18,7 @@ from mixseek.events import BudgetLow, Event, EventBus, Listener, ModelCalled, To
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
 from mixseek.llm.purse import LowPurse, Purses, spent_by_round
 from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standing, seconds_between, standing_key
+from mixseek.round_controller.restored import RestoredRun
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
 from mixseek.storage.journal import Journal, JournalEvent
@@ -103,6 +104,8 @@ class Run:
     takes_place: bool = False
     """Whether the run is the only one that may play its execution, as long as it keeps a journal."""
     place: HeldPlace | None = None
+    restored: RestoredRun | None = None
+    """How far another process came with it; None for a run that begins."""
     _sequences: Counter[str | None] = field(default_factory=Counter)
     _playing: Playing | None = None
 
@@ -112,6 +115,14 @@ class Run:
     def __post_init__(self) -> None:
         self.purses = Purses(self.budget, self._tell_low)
         self.meter = Meter(on_call=self._tell_call, on_tool=self._tell_tool, journal=self.journal, purses=self.purses)
+
+    def take_up(self, restored: RestoredRun) -> None:
+        """Go on from where another process left the execution: nothing is counted twice or asked for again."""
+        self.restored = restored
+        self._sequences.update({team_id: last + 1 for team_id, last in restored.sequences.items()})
+        tool_calls = {(self.execution_id, team_id): count for team_id, count in restored.tool_calls.items()}
+        self.meter.carry_over(restored.bill, restored.usage, tool_calls)
+        self.meter.reuse_answers = True
 
     @property
     def board(self) -> RankingSource:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mixseek.errors import StorageError
-from mixseek.records import Attachment
+from mixseek.records import Attachment, AttachmentInfo
 
-__all__ = ["keep_attachments"]
+__all__ = ["keep_attachments", "read_kept_attachments"]
 
 
 def keep_attachments(directory: Path, attachments: Iterable[Attachment]) -> None:
@@ -20,6 +20,22 @@ def keep_attachments(directory: Path, attachments: Iterable[Attachment]) -> None
             raise StorageError(
                 f"attachment {attachment.name!r} could not be kept in {str(directory)!r}: {error}"
             ) from error
+
+
+def read_kept_attachments(directory: Path, attachments: Iterable[AttachmentInfo]) -> tuple[Attachment, ...]:
+    """What came with a task, as it was kept; a file that is gone or is another is a StorageError."""
+    return tuple(_read(directory, info) for info in attachments)
+
+
+def _read(directory: Path, info: AttachmentInfo) -> Attachment:
+    file = directory / info.sha256
+    try:
+        found = Attachment(name=info.name, media_type=info.media_type, data=file.read_bytes())
+    except OSError as error:
+        raise StorageError(f"attachment {info.name!r} cannot be read from {str(file)!r}: {error}") from error
+    if found.sha256 != info.sha256:
+        raise StorageError(f"attachment {info.name!r} in {str(file)!r} is not what came with the task")
+    return found
 
 
 def _keep(directory: Path, attachment: Attachment) -> None:

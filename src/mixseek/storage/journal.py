@@ -27,6 +27,7 @@ from typing import Any, Self, TypeVar
 from pydantic import JsonValue
 
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
+from mixseek.records import ModelUsage, Usage
 from mixseek.redaction import RedactedJson, Redactor
 from mixseek.storage.journal_file import (
     abandon,
@@ -300,17 +301,21 @@ class Journal:
     ) -> list[JournalEvent]:
         """Events in the order they were kept, of one execution or of all, of some kinds, those after a position."""
         named = None if execution_id is None else self._redactor.text(execution_id)
+        # Only where it stands by itself the index finds the events of one execution.
+        of_execution = "" if named is None else "AND execution_id = ?"
         of_kinds = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
         return await self._many(
             _event,
-            f"SELECT * FROM events WHERE position > ? AND (? IS NULL OR execution_id = ?) {of_kinds}"  # noqa: S608 marks
-            " ORDER BY position LIMIT ?",
+            f"SELECT * FROM events WHERE position > ? {of_execution} {of_kinds} ORDER BY position LIMIT ?",  # noqa: S608 marks
             after,
-            named,
-            named,
+            *(() if named is None else (named,)),
             *kinds,
             -1 if limit is None else limit,
         )
+
+    async def latest_events(self, execution_id: str, kind: str) -> list[JournalEvent]:
+        """The last event of this kind of each team."""
+        return await self._many(_event, _LATEST, self._redactor.text(execution_id), kind)
 
     async def started_runs(self) -> list[StartedRun]:
         """The executions whose beginning was kept, in no order."""
@@ -319,6 +324,40 @@ class Journal:
     async def member_calls(self, execution_id: str) -> list[ToolResult]:
         """What members gave their leaders in an execution, in the order it came, without the members' messages."""
         return await self._many(_tool_result, _MEMBER_CALLS, self._redactor.text(execution_id))
+
+    # --- what a run goes on from ---
+
+    async def bill(self, execution_id: str) -> list[ModelUsage]:
+        """What all calls of an execution came to, a line for each agent and model, in the order of first calls."""
+        return await self._many(_bill_line, _BILL, self._redactor.text(execution_id))
+
+    async def usage(self, execution_id: str) -> Usage:
+        """What all calls of an execution consumed, with the uses of tools by members."""
+        named = self._redactor.text(execution_id)
+        counts = await self._many(dict, _USAGE_SUMS, named)
+        details = await self._many(dict, _USAGE_DETAILS, named)
+        tool_calls = sum((await self.tool_calls(execution_id)).values())
+        known = {name: count or 0 for name, count in counts[0].items()} if counts else {}
+        return Usage(**known, tool_calls=tool_calls, details={row["name"]: row["count"] for row in details})
+
+    async def tool_calls(self, execution_id: str) -> dict[str, int]:
+        """How often the members of each team used tools."""
+        rows = await self._many(dict, _TOOL_CALLS, self._redactor.text(execution_id))
+        return {row["team_id"]: row["count"] for row in rows}
+
+    async def last_sequences(self, execution_id: str) -> dict[str | None, int]:
+        """The highest sequence number of each team, and, under None, of the execution itself."""
+        rows = await self._many(dict, _LAST_SEQUENCES, self._redactor.text(execution_id))
+        return {row["team_id"]: row["last"] for row in rows}
+
+    async def last_moment(self, execution_id: str, before: int | None = None) -> datetime | None:
+        """When the last event of an execution happened, before this position."""
+        return await self._one(
+            _at,
+            "SELECT at FROM events WHERE execution_id = ? AND position < ? ORDER BY position DESC",
+            self._redactor.text(execution_id),
+            _PAST_ALL if before is None else before,
+        )
 
     # --- taking away ---
 
@@ -643,6 +682,14 @@ def _last(row: sqlite3.Row) -> int | None:
     return last
 
 
+def _bill_line(row: sqlite3.Row) -> ModelUsage:
+    return ModelUsage.model_validate(dict(row))
+
+
+def _at(row: sqlite3.Row) -> datetime:
+    return datetime.fromisoformat(row["at"])
+
+
 def _plain(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
@@ -675,6 +722,30 @@ _STARTED_RUNS = """
         (SELECT count(*) FROM json_each(payload, '$.team_names')) AS total_teams
     FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
     WHERE kind = 'RunStarted'"""
+_PAST_ALL = 1 << 62
+_LATEST = """
+    SELECT * FROM events WHERE position IN (
+        SELECT max(position) FROM events WHERE execution_id = ? AND kind = ? GROUP BY team_id)"""
+# Rounds count from 1 in a bill; what is asked outside of them is asked outside of competitions.
+_BILL = """
+    SELECT execution_id, team_id, round_number, role, agent_name, model,
+        sum(json_extract(usage, '$.requests')) AS requests,
+        sum(json_extract(usage, '$.input_tokens')) AS input_tokens,
+        sum(json_extract(usage, '$.output_tokens')) AS output_tokens,
+        CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS cost_usd
+    FROM calls WHERE execution_id = ? AND round_number > 0
+    GROUP BY team_id, round_number, role, agent_name, model ORDER BY min(id)"""
+_SUMMED = [name for name in Usage.model_fields if name not in ("tool_calls", "details")]
+_USAGE_SUMS = f"""
+    SELECT {", ".join(f"sum(json_extract(usage, '$.{name}')) AS {name}" for name in _SUMMED)}
+    FROM calls WHERE execution_id = ?"""  # noqa: S608 our own names
+_USAGE_DETAILS = """
+    SELECT json_each.key AS name, sum(json_each.value) AS count
+    FROM calls, json_each(calls.usage, '$.details') WHERE execution_id = ? GROUP BY json_each.key"""
+_TOOL_CALLS = """
+    SELECT team_id, count(*) AS count FROM tool_results WHERE execution_id = ? AND role = 'member' GROUP BY team_id"""
+_LAST_SEQUENCES = """
+    SELECT team_id, max(sequence) AS last FROM events WHERE execution_id = ? GROUP BY team_id"""
 _MEMBER_CALLS = """
     SELECT execution_id, team_id, round_number, role, agent_name, tool, key, occurrence, arguments,
         json_remove(result, '$.all_messages') AS result, started_at, ended_at

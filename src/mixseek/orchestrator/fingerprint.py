@@ -1,0 +1,186 @@
+"""What a run depends on, as hashes, and what of it is different when somebody wants to go on with the run.
+
+A part is a table of settings, a file that a setting names (an answer schema, a metric's class, a list of words), a prompt
+template, or a module whose classes and functions take part. Settings are looked at as they are shown, so that another
+key of the same account changes nothing; the paths of files do not count, only what stands in them.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+from mixseek import __version__, plugins
+from mixseek.config.checks import type_of_metric
+from mixseek.config.manager import RunSettings
+from mixseek.config.schema import EvaluatorSettings, MemberAgentConfig
+from mixseek.errors import Problem
+from mixseek.events import RunStarted
+from mixseek.records import Attachment
+from mixseek.workspace import Workspace
+
+__all__ = ["changes", "fingerprint"]
+
+_LONGEST_NAME = 300
+_LARGEST_FILE = 16 * 1024 * 1024
+_MOST_TOLD = 20
+_LONGEST_VALUE = 60
+
+
+def fingerprint(
+    configured: RunSettings, shown: Mapping[str, Any], attachments: Iterable[Attachment] = ()
+) -> dict[str, str]:
+    """A hash of each part, by its name; ``shown`` are the settings as :meth:`RunSettings.shown` gives them."""
+    parts = {"mixseek": __version__, **{name: _hash_of(part) for name, part in _settings(shown).items()}}
+    if configured.reference is not None:
+        parts["reference"] = _hash(configured.reference.encode("utf-8", "surrogatepass"))
+    for attachment in attachments:
+        parts[f"attachment {attachment.name}"] = attachment.sha256
+    parts |= {f"file {name}": _hash_of_file(file) for name, file in sorted(_files(shown, configured.workspace))}
+    return parts | dict(_hashed_module(name, configured.workspace) for name in sorted(_modules(configured)))
+
+
+def changes(before: RunStarted, now: RunStarted) -> list[Problem]:
+    """What is different from when the run was begun: setting by setting where the record shows it."""
+    if not before.fingerprint:
+        return [Problem("it was begun by a version that did not keep what the run depends on")]
+    told: list[Problem] = []
+    old, new = (_settings(one.configuration) if isinstance(one.configuration, dict) else {} for one in (before, now))
+    for part in {**before.fingerprint, **now.fingerprint}:
+        was, now_is = before.fingerprint.get(part), now.fingerprint.get(part)
+        if was != now_is:
+            told += _differences(part, old.get(part), new.get(part)) or [_changed(part, was, now_is)]
+    more = len(told) - _MOST_TOLD
+    return [*told[:_MOST_TOLD], Problem(f"and {more} more")] if more > 0 else told
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _settings(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of settings by their names; where files are is nothing that a run depends on."""
+    orchestrator = {
+        name: value
+        for name, value in shown["orchestrator"].items()
+        if name != "teams" and not name.endswith("_config") and name != "reference"
+    }
+    teams = {f"team {team['team_id']}": team for team in shown["teams"]}
+    others = {name: shown[name] for name in ("evaluator", "judgment", "prompt_builder", "providers")}
+    return {"orchestrator": orchestrator, **teams, **others}
+
+
+def _differences(part: str, before: Any, after: Any) -> list[Problem]:
+    if before is None or after is None:
+        return []
+    was, now_is = dict(_leaves(before)), dict(_leaves(after))
+    keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]
+    return [Problem(f"was {_short(was.get(key))}, is {_short(now_is.get(key))}", part, key) for key in keys]
+
+
+def _leaves(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{above}.{name}" if above else str(name))
+    elif isinstance(value, list) and value:
+        for number, inner in enumerate(value):
+            yield from _leaves(inner, f"{above}[{number}]")
+    else:
+        yield above, value
+
+
+def _short(value: Any) -> str:
+    words = "not set" if value is None else repr(value)
+    return words if len(words) <= _LONGEST_VALUE else f"{words[: _LONGEST_VALUE - 3]}..."
+
+
+def _changed(part: str, was: str | None, now_is: str | None) -> Problem:
+    if part == "mixseek":
+        return Problem(f"was {was}, is {now_is}", part)
+    words = "is new" if was is None else "is gone" if now_is is None else "has changed"
+    return Problem(words, part)
+
+
+# --- files and modules ------------------------------------------------------------------------------------------------
+
+
+def _files(shown: Mapping[str, Any], workspace: Workspace) -> set[tuple[str, Path]]:
+    """Every file that a setting names, and the workspace's own prompt templates."""
+    named = {value for part in _settings(shown).values() for _, value in _leaves(part) if isinstance(value, str)}
+    found = {workspace.resolve(name) for name in named if _may_name_a_file(name) and _is_file(workspace, name)}
+    if workspace.prompt_templates.is_dir():
+        found |= {file for file in workspace.prompt_templates.rglob("*") if file.is_file()}
+    return {(_name_of(file, workspace), file) for file in found}
+
+
+def _may_name_a_file(text: str) -> bool:
+    return 0 < len(text) <= _LONGEST_NAME and "\n" not in text and "\0" not in text and "." in text
+
+
+def _is_file(workspace: Workspace, name: str) -> bool:
+    try:
+        return workspace.resolve(name).is_file()
+    except (OSError, RuntimeError, ValueError):
+        return False  # "~somebody" who is nobody
+
+
+def _name_of(file: Path, workspace: Workspace) -> str:
+    return str(file.relative_to(workspace.root)) if file.is_relative_to(workspace.root) else str(file)
+
+
+def _modules(configured: RunSettings) -> set[str]:
+    """The modules of others that take part; what a file holds is known by the file."""
+    named = {name for team in configured.teams for member in team.members for name in _of_member(member, configured)}
+    named |= set(_of_evaluator(configured.evaluator)) if configured.is_scored else set()
+    return {name for name in named if name.partition(".")[0] not in ("mixseek", "__main__")}
+
+
+def _of_member(member: MemberAgentConfig, configured: RunSettings) -> Iterator[str]:
+    if member.plugin is None:
+        yield plugins.members.get(member.type).__module__
+    elif member.plugin.agent_module is not None:
+        yield member.plugin.agent_module
+    for name in member.functions:
+        yield plugins.load_function(name, root=configured.workspace.root).__module__
+
+
+def _of_evaluator(evaluator: EvaluatorSettings) -> Iterator[str]:
+    for metric in evaluator.metrics:
+        custom = evaluator.custom_metrics.get(metric.type)
+        if custom is None:
+            yield plugins.metrics.get(type_of_metric(metric, evaluator)).__module__
+        elif custom.module is not None:
+            yield custom.module
+
+
+def _hashed_module(name: str, workspace: Workspace) -> tuple[str, str]:
+    """By its file, and the version of the package it came with: a package is more than the one file."""
+    file = Path(getattr(sys.modules.get(name), "__file__", None) or "/")
+    if not file.is_file():
+        return f"module {name}", _hash_of(_versions(name))
+    if file.is_relative_to(workspace.root):
+        return f"file {_name_of(file, workspace)}", _hash_of_file(file)
+    return f"module {name}", _hash_of([_hash_of_file(file), *_versions(name)])
+
+
+def _versions(module: str) -> list[str]:
+    try:
+        return [version(each) for each in packages_distributions().get(module.partition(".")[0], ())]
+    except PackageNotFoundError:
+        return []
+
+
+def _hash_of_file(file: Path) -> str:
+    size = file.stat().st_size
+    # The weights of a model would take longer than all the rest of the start.
+    return f"{size} bytes" if size > _LARGEST_FILE else _hash(file.read_bytes())
+
+
+def _hash_of(value: Any) -> str:
+    return _hash(json.dumps(value, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+def _hash(content: bytes) -> str:
+    return sha256(content).hexdigest()

@@ -1,0 +1,275 @@
+"""What the journal has of an execution, as the values a run goes on from.
+
+The journal alone is the truth here: ``mixseek.db`` is written again with equal rows. Few statements read it, however
+many teams there are, and none of them reads what models were asked or answered; answers are looked up by their keys
+when a round is played again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pydantic import JsonValue, TypeAdapter
+
+from mixseek.events import RunStarted
+from mixseek.records import (
+    ExitReason,
+    ImprovementJudgment,
+    LeaderBoardEntry,
+    MemberSubmission,
+    MemberSubmissionsRecord,
+    ModelUsage,
+    RoundState,
+    Usage,
+)
+from mixseek.storage.journal import Journal, JournalEvent
+
+__all__ = ["RestoredRound", "RestoredRun", "RestoredSubmission", "RestoredTeam", "restore_run"]
+
+
+@dataclass(frozen=True)
+class RestoredRound:
+    """A finished round, and what was decided after it, if anything was."""
+
+    state: RoundState
+    entry: LeaderBoardEntry
+    usage: tuple[ModelUsage, ...]
+    goes_on: bool | None = None
+    exit_reason: ExitReason | None = None
+
+
+@dataclass(frozen=True)
+class RestoredSubmission:
+    """A submission that was made and not scored."""
+
+    round_number: int
+    content: str
+    started_at: datetime
+    members: tuple[MemberSubmission, ...] = ()
+    messages: tuple[JsonValue, ...] = ()
+
+
+@dataclass(frozen=True)
+class RestoredTeam:
+    """How far one team came."""
+
+    attempt: int = 1
+    rounds: tuple[RestoredRound, ...] = ()
+    submission: RestoredSubmission | None = None
+    best: LeaderBoardEntry | None = None
+    """The final submission of a team that finished; None: it goes on."""
+    has_failed: bool = False
+
+    @property
+    def scores(self) -> dict[int, float | None]:
+        """The scores of its rounds by their number; None: unscored."""
+        return {finished.entry.round_number: finished.entry.score for finished in self.rounds}
+
+
+@dataclass(frozen=True)
+class RestoredRun:
+    """How far an execution came, and what it took."""
+
+    started: RunStarted
+    """As it was begun, or resumed the last time."""
+    teams: Mapping[str, RestoredTeam]
+    is_over: bool
+    """Whether it came to an end; then only teams that failed may go on."""
+    seconds: float
+    """How long processes played it."""
+    bill: tuple[ModelUsage, ...]
+    usage: Usage
+    tool_calls: Mapping[str, int]
+    sequences: Mapping[str | None, int]
+    """The last sequence number of each team's events, and under None of the run's own."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left to be played."""
+        return self.is_over and all(team.best is not None for team in self.teams.values())
+
+
+async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None:
+    """How far the execution came; None if the journal does not know it."""
+    events = await journal.events(execution_id, kinds=_KINDS)
+    started = _started(events)
+    if started is None:
+        return None
+    histories = {str(event.team_id): event for event in await journal.latest_events(execution_id, "HistoryKept")}
+    by_team = _by_team(events)
+    teams = {team_id: _team(by_team.get(team_id, []), histories.get(team_id)) for team_id in started.team_names}
+    return RestoredRun(
+        started=started,
+        teams=teams,
+        is_over=any(event.kind == "RunFinished" for event in events),
+        seconds=await _seconds(journal, execution_id, events),
+        bill=tuple(await journal.bill(execution_id)),
+        usage=await journal.usage(execution_id),
+        tool_calls=await journal.tool_calls(execution_id),
+        sequences=await journal.last_sequences(execution_id),
+    )
+
+
+_STARTS = ("RunStarted", "RunResumed")
+_ENDS = ("RunFinished", "RunInterrupted")
+_KINDS = (
+    *_STARTS,
+    *_ENDS,
+    "TeamStarted",
+    "TeamFinished",
+    "TeamFailed",
+    "SubmissionMade",
+    "RoundFinished",
+    "RoundFailed",
+    "RoundJudged",
+)
+
+
+def _told(event: JournalEvent) -> dict[str, Any]:
+    return event.payload if isinstance(event.payload, dict) else {}
+
+
+def _started(events: Iterable[JournalEvent]) -> RunStarted | None:
+    """How the run was begun; what a later process found changed, and was to go on with, holds from then on."""
+    told: dict[str, Any] = {}
+    for event in events:
+        if event.kind in _STARTS:
+            known = {name: value for name, value in _told(event).items() if name in RunStarted.model_fields}
+            told |= {"execution_id": event.execution_id, "at": told.get("at", event.at), **known}
+    return RunStarted.model_validate(told) if told else None
+
+
+def _by_team(events: Iterable[JournalEvent]) -> dict[str, list[JournalEvent]]:
+    by_team: dict[str, list[JournalEvent]] = defaultdict(list)
+    for event in events:
+        if event.team_id is not None:
+            by_team[event.team_id].append(event)
+    return by_team
+
+
+# --- one team ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Known:
+    """What the events of a team told so far."""
+
+    attempt: int = 1
+    rounds: dict[int, RestoredRound] = field(default_factory=dict)
+    made: JournalEvent | None = None
+    end: JournalEvent | None = None
+
+    def hear(self, event: JournalEvent) -> None:
+        told = _told(event)
+        match event.kind:
+            case "TeamStarted":
+                self.attempt, self.end = int(told["attempt"]), None
+            case "SubmissionMade":
+                self.made = event
+            case "RoundFinished" | "RoundFailed":
+                finished = _round(told)
+                self.rounds[finished.state.round_number] = finished
+            case "RoundJudged":
+                number = int(told["round_number"])
+                self.rounds[number] = _judged(self.rounds[number], told)
+            case "TeamFinished" | "TeamFailed":
+                self.end = event
+
+
+def _team(events: Sequence[JournalEvent], history: JournalEvent | None) -> RestoredTeam:
+    known = _Known()
+    for event in events:
+        known.hear(event)
+    best = _told(known.end)["best"] if known.end is not None and known.end.kind == "TeamFinished" else None
+    rounds = [known.rounds[number] for number in sorted(known.rounds)]
+    return RestoredTeam(
+        attempt=known.attempt,
+        rounds=tuple(_with_messages(rounds, history)),
+        submission=_submission(known, history),
+        best=None if best is None else LeaderBoardEntry.model_validate(best),
+        has_failed=known.end is not None and best is None,
+    )
+
+
+def _round(told: Mapping[str, Any]) -> RestoredRound:
+    return RestoredRound(
+        state=RoundState.model_validate(told["state"]),
+        entry=LeaderBoardEntry.model_validate(told["entry"]),
+        usage=tuple(_USAGE.validate_python(told["usage"])),
+    )
+
+
+_USAGE: TypeAdapter[list[ModelUsage]] = TypeAdapter(list[ModelUsage])
+
+
+def _judged(finished: RestoredRound, told: Mapping[str, Any]) -> RestoredRound:
+    judgment = ImprovementJudgment.model_validate(told["judgment"])
+    return RestoredRound(
+        state=finished.state.model_copy(update={"improvement_judgment": judgment}),
+        entry=finished.entry,
+        usage=(*finished.usage, *_USAGE.validate_python(told["usage"])),
+        # Whatever a model thought of it: a team that stops has a reason.
+        goes_on=told["exit_reason"] is None,
+        exit_reason=told["exit_reason"],
+    )
+
+
+def _submission(known: _Known, history: JournalEvent | None) -> RestoredSubmission | None:
+    """What was submitted in a round that did not end."""
+    if known.made is None or int(_told(known.made)["round_number"]) in known.rounds:
+        return None
+    told = _told(known.made)
+    record, messages = _history(history, told["round_number"])
+    return RestoredSubmission(
+        round_number=told["round_number"],
+        content=told["submission_content"],
+        started_at=_moment(told.get("round_started_at")) or known.made.at,
+        members=tuple(record.submissions) if record else (),
+        messages=tuple(messages),
+    )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _with_messages(rounds: list[RestoredRound], history: JournalEvent | None) -> list[RestoredRound]:
+    """Only the latest round has its messages, as in a run that was never left."""
+    if not rounds:
+        return []
+    *earlier, latest = rounds
+    _, messages = _history(history, latest.state.round_number)
+    # A round that failed or was not scored keeps none.
+    kept = messages if latest.state.evaluation_score is not None else []
+    state = latest.state.model_copy(update={"message_history": kept})
+    return [*earlier, RestoredRound(state, latest.entry, latest.usage, latest.goes_on, latest.exit_reason)]
+
+
+def _history(history: JournalEvent | None, round_number: int) -> tuple[MemberSubmissionsRecord | None, list[JsonValue]]:
+    if history is None:
+        return None, []
+    record = MemberSubmissionsRecord.model_validate(_told(history)["record"])
+    return (record, list(_told(history)["message_history"])) if record.round_number == round_number else (None, [])
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+async def _seconds(journal: Journal, execution_id: str, events: Sequence[JournalEvent]) -> float:
+    """How long the processes played that this execution had; of one that was killed, until it told something last."""
+    seconds, since = 0.0, None
+    for event in events:
+        if event.kind in _STARTS:
+            seconds += await _until_last(journal, execution_id, since, event.position)
+            since = event.at
+        elif event.kind in _ENDS:
+            # Its summary counts all processes up to here.
+            seconds, since = float(_told(event)["summary"]["total_execution_time_seconds"]), None
+    return seconds + await _until_last(journal, execution_id, since, None)
+
+
+async def _until_last(journal: Journal, execution_id: str, since: datetime | None, before: int | None) -> float:
+    last = None if since is None else await journal.last_moment(execution_id, before)
+    return 0.0 if since is None or last is None else max(0.0, (last - since).total_seconds())
