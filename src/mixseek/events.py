@@ -82,11 +82,11 @@ class RunStarted(Event):
     reference: str | None = None
     configuration: JsonValue = None
     """The settings in effect, secrets masked."""
-    fingerprint: dict[str, str] = {}
+    fingerprint: dict[str, str] = Field(default_factory=dict)
     """A hash of each part of what the run depends on; one that is resumed has to depend on the same."""
     config_file: str | None = None
     """The orchestrator file; None for settings that were made in Python."""
-    overrides: dict[str, JsonValue] = {}
+    overrides: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of the orchestrator file that were given beside it, on the command line for example."""
     timeout_seconds: int | None = None
     """The time of each team, where it was given with the task."""
@@ -97,7 +97,7 @@ class RunStarted(Event):
 class RunResumed(RunStarted):
     """A run goes on in another process, or after its end with the teams that had failed."""
 
-    scores: dict[str, dict[int, float | None]] = {}
+    scores: dict[str, dict[int, float | None]] = Field(default_factory=dict)
     """For each team the scores of its finished rounds by their number; None: unscored."""
     finished: tuple[str, ...] = ()
     """The teams that are done; the others go on."""

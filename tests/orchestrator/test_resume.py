@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from mixseek.errors import NotResumableError, RunChangedError
 from mixseek.events import Event
 from mixseek.records import ExecutionSummary
 from mixseek.testing import ModelServer, ModelServerProcess

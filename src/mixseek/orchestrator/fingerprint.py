@@ -1,8 +1,8 @@
 """What a run depends on, as hashes, and what of it is different when somebody wants to go on with the run.
 
-A part is a table of settings, a file that a setting names (an answer schema, a metric's class, a list of words), a prompt
-template, or a module whose classes and functions take part. Settings are looked at as they are shown, so that another
-key of the same account changes nothing; the paths of files do not count, only what stands in them.
+A part is a table of settings, a file that a setting names (an answer schema, a metric's class, a list of words), a
+prompt template, or a module whose classes and functions take part. Settings are looked at as they are shown, so that
+another key of the same account changes nothing; the paths of files do not count, only what stands in them.
 """
 
 import json

@@ -1,9 +1,9 @@
 """What the journal keeps: frozen records of JSON values, and the keys by which a resumed run finds them again.
 
 A key has to come out the same when an unfinished round is played again. So it leaves out what differs between two runs
-of one request (when a message was made, the ids of the run, models that were tried in vain), it does not depend on the order of names in an object, and
-it is made from the redacted request: an answer that was redacted when it was kept comes back with marks, and the
-requests that repeat it must still be found.
+of one request (when a message was made, the ids of the run, models that were tried in vain), it does not depend on the
+order of names in an object, and it is made from the redacted request: an answer that was redacted when it was kept
+comes back with marks, and the requests that repeat it must still be found.
 """
 
 import hashlib
