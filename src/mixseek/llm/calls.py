@@ -248,7 +248,7 @@ class Meter:
             return
         await self.journal.record_tool_result(
             ToolResult(
-                scope=CallScope(**use.scope.model_dump(exclude={"attempt", "within"})),
+                scope=CallScope(**use.scope.model_dump(include=set(CallScope.model_fields))),
                 tool=use.tool,
                 arguments=use.arguments,
                 key=use.key,
@@ -318,7 +318,7 @@ def _line(scope: Scope, call: FinishedCall) -> ModelUsage:
 
 def _lost(scope: Scope, call: FinishedCall) -> LostUsage:
     return LostUsage(
-        **scope.model_dump(exclude={"attempt"}),
+        **scope.model_dump(include=set(CallScope.model_fields)),
         model=call.model,
         attempts=call.lost.requests,
         tokens=call.lost.tokens,

@@ -321,7 +321,8 @@ class _Execution:
         self._workspace = workspace
         self._on_round_complete = on_round_complete
         self._controllers: list[RoundController] = []
-        self._started = time.monotonic() - (run.restored.seconds if run.restored else 0.0)
+        self._played = run.restored.seconds if run.restored else 0.0
+        self._started = time.monotonic() - self._played
         self._has_begun = False
         self._schema: JsonSchema | None = None
 
@@ -336,7 +337,7 @@ class _Execution:
         await self._run.count_what_was_spent()
         self._has_begun = True
         await self._run.tell_for_good(beginning)
-        self._run.purses.start()
+        self._run.purses.start(played=self._played)
         with long_lived():
             await self._play_teams()
             summary = self._summary()
@@ -372,6 +373,8 @@ class _Execution:
         changed = changes(restored.started, started)
         if changed and not self.accept_changes:
             raise RunChangedError([*changed, Problem(_REMEDY)])
+        # Not before the purses of all teams are open.
+        self._run.meter.begin_with(restored.spending)
         for controller in self._controllers:
             self._restore(controller, restored.teams.get(controller.get_team_id(), RestoredTeam()))
         return RunResumed(

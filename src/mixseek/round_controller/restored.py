@@ -24,7 +24,7 @@ from mixseek.records import (
     RoundState,
     Usage,
 )
-from mixseek.storage.journal import Journal, JournalEvent
+from mixseek.storage.journal import CallSpend, Journal, JournalEvent
 
 __all__ = ["RestoredRound", "RestoredRun", "RestoredSubmission", "RestoredTeam", "restore_run"]
 
@@ -61,6 +61,8 @@ class RestoredTeam:
     best: LeaderBoardEntry | None = None
     """The final submission of a team that finished; None: it goes on."""
     has_failed: bool = False
+    seconds: float = 0.0
+    """How long it played, in all processes together."""
 
     @property
     def scores(self) -> dict[int, float | None]:
@@ -81,6 +83,8 @@ class RestoredRun:
     """How long processes played it."""
     bill: tuple[ModelUsage, ...]
     usage: Usage
+    spending: tuple[CallSpend, ...]
+    """What each call cost, and may have cost beyond; those that never ended are among them."""
     tool_calls: Mapping[str, int]
     sequences: Mapping[str | None, int]
     """The last sequence number of each team's events, and under None of the run's own."""
@@ -97,26 +101,30 @@ async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None
     started = _started(events)
     if started is None:
         return None
+    seconds = await journal.played_seconds(execution_id)
     histories = {str(event.team_id): event for event in await journal.latest_events(execution_id, "HistoryKept")}
     by_team = _by_team(events)
-    teams = {team_id: _team(by_team.get(team_id, []), histories.get(team_id)) for team_id in started.team_names}
+    teams = {
+        team_id: _team(by_team.get(team_id, []), histories.get(team_id), seconds.get(team_id, 0.0))
+        for team_id in started.team_names
+    }
     return RestoredRun(
         started=started,
         teams=teams,
         is_over=any(event.kind == "RunFinished" for event in events),
-        seconds=await _seconds(journal, execution_id, events),
+        seconds=seconds.get(None, 0.0),
         bill=tuple(await journal.bill(execution_id)),
         usage=await journal.usage(execution_id),
+        spending=tuple(await journal.spending(execution_id)),
         tool_calls=await journal.tool_calls(execution_id),
         sequences=await journal.last_sequences(execution_id),
     )
 
 
 _STARTS = ("RunStarted", "RunResumed")
-_ENDS = ("RunFinished", "RunInterrupted")
 _KINDS = (
     *_STARTS,
-    *_ENDS,
+    "RunFinished",
     "TeamStarted",
     "TeamFinished",
     "TeamFailed",
@@ -178,7 +186,7 @@ class _Known:
                 self.end = event
 
 
-def _team(events: Sequence[JournalEvent], history: JournalEvent | None) -> RestoredTeam:
+def _team(events: Sequence[JournalEvent], history: JournalEvent | None, seconds: float) -> RestoredTeam:
     known = _Known()
     for event in events:
         known.hear(event)
@@ -190,6 +198,7 @@ def _team(events: Sequence[JournalEvent], history: JournalEvent | None) -> Resto
         submission=_submission(known, history),
         best=None if best is None else LeaderBoardEntry.model_validate(best),
         has_failed=known.end is not None and best is None,
+        seconds=seconds,
     )
 
 
@@ -252,24 +261,3 @@ def _history(history: JournalEvent | None, round_number: int) -> tuple[MemberSub
         return None, []
     record = MemberSubmissionsRecord.model_validate(_told(history)["record"])
     return (record, list(_told(history)["message_history"])) if record.round_number == round_number else (None, [])
-
-
-# --- time -------------------------------------------------------------------------------------------------------------
-
-
-async def _seconds(journal: Journal, execution_id: str, events: Sequence[JournalEvent]) -> float:
-    """How long the processes played that this execution had; of one that was killed, until it told something last."""
-    seconds, since = 0.0, None
-    for event in events:
-        if event.kind in _STARTS:
-            seconds += await _until_last(journal, execution_id, since, event.position)
-            since = event.at
-        elif event.kind in _ENDS:
-            # Its summary counts all processes up to here.
-            seconds, since = float(_told(event)["summary"]["total_execution_time_seconds"]), None
-    return seconds + await _until_last(journal, execution_id, since, None)
-
-
-async def _until_last(journal: Journal, execution_id: str, since: datetime | None, before: int | None) -> float:
-    last = None if since is None else await journal.last_moment(execution_id, before)
-    return 0.0 if since is None or last is None else max(0.0, (last - since).total_seconds())

@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -275,13 +275,12 @@ class Journal:
         killed = await self._many(_reserved, f"{_CALLS_IN_FLIGHT} AND reserved_tokens IS NOT NULL", named)
         return [*await self._many(_spent, _SPENT, named), *killed]
 
-    async def played_seconds(self, execution_id: str, team_id: str | None = None) -> float:
-        """How long an execution, or one team of it, was played so far, in all processes together.
+    async def played_seconds(self, execution_id: str) -> dict[str | None, float]:
+        """How long each team, and, under None, the execution itself was played so far, in all processes together.
 
-        It is told by the moments of its events: a process that was killed may have played a little longer.
+        It is told by the moments of events: a process that was killed may have played a little longer.
         """
-        named = [None if name is None else self._redactor.text(name) for name in (execution_id, team_id)]
-        return sum(_spans(await self._many(tuple, _MOMENTS, *named)))
+        return _seconds(await self._many(tuple, _MOMENTS, self._redactor.text(execution_id)))
 
     async def tool_results(self, execution_id: str, team_id: str | None = None) -> list[ToolResult]:
         """The tool results of an execution in the order they came."""
@@ -349,15 +348,6 @@ class Journal:
         """The highest sequence number of each team, and, under None, of the execution itself."""
         rows = await self._many(dict, _LAST_SEQUENCES, self._redactor.text(execution_id))
         return {row["team_id"]: row["last"] for row in rows}
-
-    async def last_moment(self, execution_id: str, before: int | None = None) -> datetime | None:
-        """When the last event of an execution happened, before this position."""
-        return await self._one(
-            _at,
-            "SELECT at FROM events WHERE execution_id = ? AND position < ? ORDER BY position DESC",
-            self._redactor.text(execution_id),
-            _PAST_ALL if before is None else before,
-        )
 
     # --- taking away ---
 
@@ -638,18 +628,23 @@ def _all_or_none(costs: Sequence[float | None]) -> float | None:
     return sum(known) if len(known) == len(costs) else None
 
 
-def _spans(moments: Sequence[Sequence[str]]) -> Iterator[float]:
-    """Seconds from the first to the last moment of each process by the clock it had; one set back gives nothing."""
-    begun: datetime | None = None
-    last: datetime | None = None
-    for kind, told in moments:
-        at = datetime.fromisoformat(told)
-        if kind in _BEGINNINGS and begun is not None and last is not None:
-            yield max(0.0, (last - begun).total_seconds())
-            begun = None
-        begun, last = begun or at, at
-    if begun is not None and last is not None:
-        yield max(0.0, (last - begun).total_seconds())
+def _seconds(moments: Iterable[tuple[str | None, str, str]]) -> dict[str | None, float]:
+    """From the first to the last moment of each process by the clock it had; one set back gives nothing."""
+    sums: Counter[str | None] = Counter()
+    spans: dict[str | None, tuple[str, str]] = {}
+    for team_id, kind, at in moments:
+        if kind in _BEGINNINGS:
+            sums.update(_lengths(spans))
+            spans = {}
+        for whose in {team_id, None}:
+            spans[whose] = spans.get(whose, (at, at))[0], at
+    sums.update(_lengths(spans))
+    return dict(sums)
+
+
+def _lengths(spans: Mapping[str | None, tuple[str, str]]) -> dict[str | None, float]:
+    ends = {whose: map(datetime.fromisoformat, span) for whose, span in spans.items()}
+    return {whose: max(0.0, (ended - begun).total_seconds()) for whose, (begun, ended) in ends.items()}
 
 
 def _call(row: sqlite3.Row) -> ModelCall:
@@ -686,10 +681,6 @@ def _bill_line(row: sqlite3.Row) -> ModelUsage:
     return ModelUsage.model_validate(dict(row))
 
 
-def _at(row: sqlite3.Row) -> datetime:
-    return datetime.fromisoformat(row["at"])
-
-
 def _plain(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
@@ -709,9 +700,7 @@ _SPENT = """
     SELECT execution_id, team_id, round_number, role, agent_name, model, usage, cost_usd, attempts
     FROM calls WHERE execution_id = ? ORDER BY id"""
 _BEGINNINGS = ("RunStarted", "RunResumed")
-_MOMENTS = """
-    SELECT kind, at FROM events WHERE execution_id = ?1
-    AND (?2 IS NULL OR team_id = ?2 OR (team_id IS NULL AND kind IN ('RunStarted', 'RunResumed'))) ORDER BY position"""
+_MOMENTS = "SELECT team_id, kind, at FROM events WHERE execution_id = ? ORDER BY position"
 # The ids are found one after the other by the index, and of each only the events without a team are looked at: whoever
 # asks what was played does not wait until all that happened was read.
 _STARTED_RUNS = """
@@ -722,7 +711,6 @@ _STARTED_RUNS = """
         (SELECT count(*) FROM json_each(payload, '$.team_names')) AS total_teams
     FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
     WHERE kind = 'RunStarted'"""
-_PAST_ALL = 1 << 62
 _LATEST = """
     SELECT * FROM events WHERE position IN (
         SELECT max(position) FROM events WHERE execution_id = ? AND kind = ? GROUP BY team_id)"""
