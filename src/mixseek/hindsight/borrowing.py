@@ -40,12 +40,13 @@ class BorrowingJournal:
         tools: JsonValue,
         messages: JsonValue,
         attempt: int = 0,
+        within: str = "",
     ) -> Request:
         """The request as it is kept; what the execution would have kept it under is remembered."""
 
         def asked(of: CallScope, number: int) -> Request:
             return self._journal.request(
-                of, model=model, settings=settings, tools=tools, messages=messages, attempt=number
+                of, model=model, settings=settings, tools=tools, messages=messages, attempt=number, within=within
             )
 
         request = asked(scope, attempt)
@@ -73,9 +74,22 @@ class BorrowingJournal:
         """Keep a call that came to an end."""
         await self._journal.record_call(call)
 
-    def tool_key(self, scope: CallScope, tool: str, arguments: JsonValue) -> str:
+    def tool_key(
+        self,
+        scope: CallScope,
+        tool: str,
+        arguments: JsonValue,
+        *,
+        attempt: int = 0,
+        within: str = "",
+        call_id: str = "",
+    ) -> str:
         """The key of a use of a tool."""
-        return self._journal.tool_key(scope, tool, arguments)
+        return self._journal.tool_key(scope, tool, arguments, attempt=attempt, within=within, call_id=call_id)
+
+    async def find_tool_result(self, key: str, occurrence: int) -> ToolResult | None:
+        """What a tool gave back when it was used like this before."""
+        return await self._journal.find_tool_result(key, occurrence)
 
     async def record_tool_result(self, result: ToolResult) -> None:
         """Keep what a tool gave back."""

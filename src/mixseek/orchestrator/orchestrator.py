@@ -321,8 +321,7 @@ class _Execution:
         self._workspace = workspace
         self._on_round_complete = on_round_complete
         self._controllers: list[RoundController] = []
-        self._played = run.restored.seconds if run.restored else 0.0
-        self._started = time.monotonic() - self._played
+        self._started = time.monotonic() - (run.restored.seconds if run.restored else 0.0)
         self._has_begun = False
         self._schema: JsonSchema | None = None
 
@@ -337,7 +336,7 @@ class _Execution:
         await self._run.count_what_was_spent()
         self._has_begun = True
         await self._run.tell_for_good(beginning)
-        self._run.purses.start(played=self._played)
+        self._run.purses.start()
         with long_lived():
             await self._play_teams()
             summary = self._summary()
@@ -373,8 +372,6 @@ class _Execution:
         changed = changes(restored.started, started)
         if changed and not self.accept_changes:
             raise RunChangedError([*changed, Problem(_REMEDY)])
-        # Not before the purses of all teams are open.
-        self._run.meter.begin_with(restored.spending)
         for controller in self._controllers:
             self._restore(controller, restored.teams.get(controller.get_team_id(), RestoredTeam()))
         return RunResumed(

@@ -174,7 +174,6 @@ class RoundController:
         self._unscored: _Submitted | None = None
         self._exit_reason: ExitReason = "max_rounds_reached"
         self._attempt = 0
-        self._played = 0.0
         self._user_prompt = task.user_prompt
         self.stood_still = 0.0
         """Seconds in which the team's time stood still, because its calls waited for their turn at a provider."""
@@ -200,7 +199,7 @@ class RoundController:
             made = team.submission
             turn = Turn(made.content, list(made.members), list(made.messages))
             self._unscored = _Submitted(made.round_number, turn, made.started_at)
-        self._attempt, self._played = team.attempt - 1, team.seconds
+        self._attempt = team.attempt - 1
         self._prompts.reuse = True
 
     # --- the loop -----------------------------------------------------------------------------------------------------
@@ -209,7 +208,7 @@ class RoundController:
         """Play all rounds and return the best; called again after a failure, it goes on where it stopped."""
         self._attempt += 1
         self._user_prompt = user_prompt
-        self._run.purses.start(self._team.team_id, self._played)
+        self._run.purses.start(self._team.team_id)
         limit = PatientTimeout(timeout_seconds)
         try:
             async with limit, self._ready():

@@ -24,7 +24,7 @@ from mixseek.records import (
     RoundState,
     Usage,
 )
-from mixseek.storage.journal import CallSpend, Journal, JournalEvent
+from mixseek.storage.journal import Journal, JournalEvent
 
 __all__ = ["RestoredRound", "RestoredRun", "RestoredSubmission", "RestoredTeam", "restore_run"]
 
@@ -61,8 +61,6 @@ class RestoredTeam:
     best: LeaderBoardEntry | None = None
     """The final submission of a team that finished; None: it goes on."""
     has_failed: bool = False
-    seconds: float = 0.0
-    """How long it played, in all processes together."""
 
     @property
     def scores(self) -> dict[int, float | None]:
@@ -83,8 +81,6 @@ class RestoredRun:
     """How long processes played it."""
     bill: tuple[ModelUsage, ...]
     usage: Usage
-    spending: tuple[CallSpend, ...]
-    """What each call cost, and may have cost beyond; those that never ended are among them."""
     tool_calls: Mapping[str, int]
     sequences: Mapping[str | None, int]
     """The last sequence number of each team's events, and under None of the run's own."""
@@ -101,21 +97,16 @@ async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None
     started = _started(events)
     if started is None:
         return None
-    seconds = await journal.played_seconds(execution_id)
     histories = {str(event.team_id): event for event in await journal.latest_events(execution_id, "HistoryKept")}
     by_team = _by_team(events)
-    teams = {
-        team_id: _team(by_team.get(team_id, []), histories.get(team_id), seconds.get(team_id, 0.0))
-        for team_id in started.team_names
-    }
+    teams = {team_id: _team(by_team.get(team_id, []), histories.get(team_id)) for team_id in started.team_names}
     return RestoredRun(
         started=started,
         teams=teams,
         is_over=any(event.kind == "RunFinished" for event in events),
-        seconds=seconds.get(None, 0.0),
+        seconds=(await journal.played_seconds(execution_id)).get(None, 0.0),
         bill=tuple(await journal.bill(execution_id)),
         usage=await journal.usage(execution_id),
-        spending=tuple(await journal.spending(execution_id)),
         tool_calls=await journal.tool_calls(execution_id),
         sequences=await journal.last_sequences(execution_id),
     )
@@ -186,7 +177,7 @@ class _Known:
                 self.end = event
 
 
-def _team(events: Sequence[JournalEvent], history: JournalEvent | None, seconds: float) -> RestoredTeam:
+def _team(events: Sequence[JournalEvent], history: JournalEvent | None) -> RestoredTeam:
     known = _Known()
     for event in events:
         known.hear(event)
@@ -198,7 +189,6 @@ def _team(events: Sequence[JournalEvent], history: JournalEvent | None, seconds:
         submission=_submission(known, history),
         best=None if best is None else LeaderBoardEntry.model_validate(best),
         has_failed=known.end is not None and best is None,
-        seconds=seconds,
     )
 
 

@@ -202,7 +202,7 @@ class Run:
 
     async def count_what_was_spent(self) -> None:
         """Take out of the purses what other processes of this execution spent, and the time they took."""
-        if self.journal is None or self.is_new or not self.purses:
+        if self.journal is None or (self.is_new and self.restored is None) or not self.purses:
             return
         spending = await self.journal.spending(self.execution_id)
         self.meter.begin_with(spending)
@@ -213,9 +213,7 @@ class Run:
         for (team_id, number), used in spent_by_round(spending).items():
             if (team_id, number) in finished:
                 self.purses.learn(team_id, used)
-        self.purses.played[None] = await self.journal.played_seconds(self.execution_id)
-        for team_id in self.purses.teams:
-            self.purses.played[team_id] = await self.journal.played_seconds(self.execution_id, team_id)
+        self.purses.played.update(await self.journal.played_seconds(self.execution_id))
 
     @asynccontextmanager
     async def before_time_is_up(self, team_id: str) -> AsyncGenerator[None]:
