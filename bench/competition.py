@@ -43,7 +43,7 @@ from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, RoundPromptContext, UserPromptBuilder
 from mixseek.records import EvaluationResult, MetricScore, RoundState
 
-__all__ = ["run"]
+__all__ = ["CALLS_A_ROUND", "NO_JOURNAL", "STORED", "TASK", "Case", "case", "environ", "orchestrator", "run"]
 
 TEAMS = (1, 10, 50, 200)
 ROUNDS = 3
@@ -53,7 +53,7 @@ LATENCY_SECONDS = 0.1
 REPEATS = 3
 CRITICAL_PATH_SECONDS = ROUNDS * CALLS_IN_SEQUENCE * LATENCY_SECONDS
 
-MEMORY, STORED, BARE = "save_db=False", "store and journal", "bare agents"
+MEMORY, STORED, NO_JOURNAL, BARE = "save_db=False", "store and journal", "the store alone", "bare agents"
 TASK = "日本の中小企業が生成AIを導入するときの手順を提案してください。"
 SUBMISSION = "An answer of about the size that the model server gives when it has no script, in one line."
 MEGABYTE = 1024 * 1024
@@ -76,27 +76,31 @@ class Case:
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
-async def _ours(address: str, teams: int, save_db: bool) -> Case:
+async def _ours(address: str, teams: int, what: str) -> Case:
+    save_db, journal = what != MEMORY, what == STORED
     with tempfile.TemporaryDirectory() as directory:
         first, measured = Path(directory) / "first", Path(directory) / "measured"
-        await _play(_orchestrator(first, address, 1, save_db))
-        orchestrator = _orchestrator(measured, address, teams, save_db)
-        return await _measured(lambda: _play(orchestrator))
+        await _play(orchestrator(first, address, 1, save_db=save_db, journal=journal))
+        built = orchestrator(measured, address, teams, save_db=save_db, journal=journal)
+        return await _measured(lambda: _play(built))
 
 
-def _orchestrator(workspace: Path, address: str, teams: int, save_db: bool) -> Orchestrator:
-    _write_files(workspace, address, teams)
-    return Orchestrator(load_orchestrator_settings("configs/orchestrator.toml", workspace), save_db)
+def orchestrator(
+    workspace: Path, address: str, teams: int, *, rounds: int = ROUNDS, save_db: bool = True, journal: bool = True
+) -> Orchestrator:
+    """What plays a competition of so many teams, with its files in ``workspace``."""
+    _write_files(workspace, address, teams, rounds)
+    return Orchestrator(load_orchestrator_settings("configs/orchestrator.toml", workspace), save_db, journal=journal)
 
 
-async def _play(orchestrator: Orchestrator) -> int:
-    summary = await orchestrator.execute(TASK)
+async def _play(built: Orchestrator) -> int:
+    summary = await built.execute(TASK)
     if summary.failed_teams_info:
         raise RuntimeError(f"not every team finished: {summary.failed_teams_info}")
     return summary.usage.requests
 
 
-def _write_files(workspace: Path, address: str, teams: int) -> None:
+def _write_files(workspace: Path, address: str, teams: int, rounds: int) -> None:
     configs = workspace / "configs"
     (configs / "agents").mkdir(parents=True)
     (configs / "providers.toml").write_text(f'[providers.loop]\nbase_url = "{address}"\napi = "chat"\n')
@@ -108,7 +112,7 @@ def _write_files(workspace: Path, address: str, teams: int) -> None:
             f'[team]\nteam_id = "team-{number}"\nteam_name = "Team {number}"\n[team.leader]\nmodel = "loop:leader"\n'
         )
     listed = "".join(f'[[orchestrator.teams]]\nconfig = "{file}"\n' for file in files)
-    limits = f"max_rounds = {ROUNDS}\nmin_rounds = 1\nmax_concurrent_teams = {teams}\n"
+    limits = f"max_rounds = {rounds}\nmin_rounds = 1\nmax_concurrent_teams = {teams}\n"
     (configs / "orchestrator.toml").write_text(f"[orchestrator]\n{limits}{listed}")
 
 
@@ -275,7 +279,7 @@ def _peak_bytes() -> int:
 
 
 def _child(what: str, address: str, teams: int) -> None:
-    work = _bare(address, teams) if what == BARE else _ours(address, teams, save_db=what == STORED)
+    work = _bare(address, teams) if what == BARE else _ours(address, teams, what)
     print(json.dumps(asdict(asyncio.run(work))))
 
 
@@ -298,7 +302,7 @@ def _field(teams: int) -> _Field:
 
     kinds = (MEMORY, STORED, BARE)
     with ModelServerProcess(latency=LATENCY_SECONDS, keep_bodies=False) as server:
-        runs = [[_case(what, server.base_url, teams) for what in kinds] for _ in range(REPEATS)]
+        runs = [[case(what, server.base_url, teams) for what in kinds] for _ in range(REPEATS)]
     return _Field(teams, *(_middle(cases) for cases in zip(*runs, strict=True)))
 
 
@@ -314,16 +318,17 @@ def _middle(cases: Sequence[Case]) -> Case:
     )
 
 
-def _case(what: str, address: str, teams: int) -> Case:
+def case(what: str, address: str, teams: int) -> Case:
+    """One competition in a process of its own."""
     command = [sys.executable, "-m", "bench.competition", what, address, str(teams)]
-    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=_environ())
+    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environ())
     return Case(**json.loads(ran.stdout))
 
 
-def _environ() -> dict[str, str]:
+def environ() -> dict[str, str]:
     """What a user's process has: compiled once, not at every start, and without Logfire, which developers have too."""
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**environ, "PYDANTIC_DISABLE_PLUGINS": "logfire-plugin"}
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**own, "PYDANTIC_DISABLE_PLUGINS": "logfire-plugin"}
 
 
 def _taken(fields: Sequence[_Field]) -> str:

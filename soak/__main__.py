@@ -1,17 +1,40 @@
 """Every scenario with its large counts, one after the other; ends with exit code 1 if any failed."""
 
+import pkgutil
 import platform
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 
-SCENARIOS = ("soak.store", "soak.faults", "soak.rates", "soak.kills")
+SHARED = {"__main__", "arena", "mortals"}
+"""Modules that scenarios use and that are none themselves."""
+LONGEST_SECONDS = 30 * 60
 
-print(f"make soak, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}", flush=True)
-failed = []
-for scenario in SCENARIOS:
+
+def _passes(scenario: str) -> bool:
     print(f"\n== python -m {scenario}", flush=True)
-    if subprocess.run([sys.executable, "-m", scenario], check=False).returncode != 0:
-        failed.append(scenario)
-print(f"\n{len(SCENARIOS) - len(failed)} passed, {len(failed)} failed")
-sys.exit(1 if failed else 0)
+    began = time.monotonic()
+    try:
+        code: int | str = subprocess.run(
+            [sys.executable, "-m", scenario], check=False, timeout=LONGEST_SECONDS
+        ).returncode
+    except subprocess.TimeoutExpired:
+        code = "none, it did not come to an end"
+    print(f"-- {time.monotonic() - began:.0f} s, exit code {code}", flush=True)
+    return code == 0
+
+
+def _run_all() -> bool:
+    print(f"make soak, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}", flush=True)
+    began = time.monotonic()
+    names = {module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])} - SHARED
+    passed = [_passes(f"soak.{name}") for name in sorted(names)]
+    minutes = (time.monotonic() - began) / 60
+    print(f"\n{sum(passed)} passed, {len(passed) - sum(passed)} failed, {minutes:.0f} minutes")
+    return all(passed)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if _run_all() else 1)

@@ -26,6 +26,8 @@ CRASH_POINTS: Final[Mapping[str, str]] = {
     "journal.after_migration": "the migrations of the journal are committed, and nothing else is",
     "journal.before_commit": "rows are written in a transaction of the journal and not committed",
     "journal.after_commit": "rows are in the journal, and those who wait for them have not heard of it",
+    "place.before_commit": "the place of the one process that plays an execution is taken and not committed",
+    "place.after_commit": "the place of the one process that plays an execution is taken, and nothing is played",
     "results.before_name": "a new `mixseek.db` is whole, but has only a temporary name",
     "results.in_migration": "a migration of `mixseek.db` is made and not committed; `:2` is the second one",
     "results.after_migration": "a migration of `mixseek.db` is committed, and the next is not begun",

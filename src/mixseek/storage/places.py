@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from mixseek.crash_points import reach
 from mixseek.errors import PlaceLostError, PlaceTakenError
 from mixseek.records import utc_now
 from mixseek.storage.journal_file import begin, open_for_writing, roll_back, write_error
@@ -210,7 +211,9 @@ class _Table:
             if found is None or self._is_free(*found, frozen=None if locked else frozen):
                 place = replace(place, epoch=found[0].epoch + 1 if found else 1)
                 _write_down(connection, place)
+                reach("place.before_commit")
                 connection.execute("COMMIT")
+                reach("place.after_commit")
                 return place
             connection.execute("COMMIT")
         except BaseException:
