@@ -1,4 +1,4 @@
-"""The journal beside bare SQLite, and competitions with and without it.
+"""The journal beside bare SQLite, competitions with and without it, and how soon a resumed one makes its first call.
 
 A call has a request of 20 KB. Its limit is one INSERT of the same values into the same table of a copy of the file,
 committed as durably: WAL and ``synchronous=FULL``. The competitions are those of :mod:`bench.competition`.
@@ -7,23 +7,32 @@ committed as durably: WAL and ``synchronous=FULL``. The competitions are those o
 import asyncio
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bench.competition import NO_JOURNAL, STORED, Case, case
+from bench.competition import CALLS_A_ROUND, NO_JOURNAL, STORED, TASK, Case, case, environ, orchestrator
 from bench.harness import Row, compare, interleave, table
+from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import Usage
-from mixseek.storage.journal import Attempt, CallScope, Journal, ModelCall, StartedCall
+from mixseek.storage.journal import JOURNAL_NAME, Attempt, CallScope, Journal, ModelCall, StartedCall
+
+if TYPE_CHECKING:
+    from mixseek.testing import ModelServerProcess
 
 __all__ = ["run"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TOGETHER = 200
-TEAMS = 200
+TEAMS, ROUNDS = 200, 5
 REPEATS = 3
+LONGEST_SECONDS = 5.0
 PROMPT = "提出内容の一文です。 A sentence of the prompt.\n" * 350
 numbers = count(1)
 
@@ -119,6 +128,61 @@ def _middle(cases: Sequence[Case]) -> float:
     return sorted(one.wall for one in cases)[len(cases) // 2]
 
 
+# --- a resumed competition --------------------------------------------------------------------------------------------
+
+
+def _resumed() -> list[Row]:
+    """A competition that is killed in its last round, and the seconds until whoever resumes it asks a model anew."""
+    from mixseek.testing import ModelServerProcess
+
+    with ModelServerProcess(keep_bodies=False, log_size=10_000) as server, tempfile.TemporaryDirectory() as directory:
+        orchestrator(Path(directory), server.base_url, TEAMS, rounds=ROUNDS)
+        asked = _kill_in_the_last_round(directory, server)
+        began = time.time()
+        resumed = subprocess.run(
+            _command("--resume", directory), check=True, stdout=subprocess.PIPE, text=True, env=environ()
+        )
+        first = next(request.time for request in server.requests if request.number > asked)
+    called, whole = first - float(resumed.stdout), first - began
+    name = f"{TEAMS} teams x {ROUNDS} rounds, resumed: first new call"
+    return [
+        Row(name, called, called, "aim", LONGEST_SECONDS, called / LONGEST_SECONDS, "<= 1x"),
+        Row("the same from the start of the process", whole, whole, "aim", LONGEST_SECONDS, whole / LONGEST_SECONDS),
+    ]
+
+
+def _kill_in_the_last_round(directory: str, server: "ModelServerProcess") -> int:
+    """How many requests were made until then."""
+    play = subprocess.Popen(_command("--play", directory), env=environ())
+    before_the_last = TEAMS * CALLS_A_ROUND * (ROUNDS - 1)
+    while server.bill.total.answered < before_the_last + TEAMS and play.poll() is None:
+        time.sleep(0.01)
+    play.kill()
+    play.wait()
+    while (books := server.bill.total).waiting:
+        time.sleep(0.01)
+    return books.requests
+
+
+def _command(what: str, directory: str) -> list[str]:
+    return [sys.executable, "-m", "bench.journal", what, directory]
+
+
+async def _play(root: Path) -> None:
+    await Orchestrator(load_orchestrator_settings("configs/orchestrator.toml", root)).execute(TASK)
+
+
+async def _resume(root: Path) -> None:
+    """Prints when it was called."""
+    async with Journal(root / JOURNAL_NAME) as journal:
+        [begun] = await journal.started_runs()
+    built = Orchestrator(load_orchestrator_settings("configs/orchestrator.toml", root))
+    print(time.time())
+    summary = await built.resume(begun.execution_id)
+    if len(summary.team_results) != TEAMS:
+        raise RuntimeError(f"not every team finished: {summary.failed_teams_info}")
+
+
 # --- all of it --------------------------------------------------------------------------------------------------------
 
 
@@ -126,8 +190,11 @@ def run() -> str:
     """This part of the report."""
     with tempfile.TemporaryDirectory() as directory:
         records = asyncio.run(_records(Path(directory)))
-    return table("The journal, beside its limits in the same run", [*records, _competition()])
+    return table("The journal, beside its limits in the same run", [*records, _competition(), *_resumed()])
 
 
 if __name__ == "__main__":
-    print(run())
+    if len(sys.argv) > 1:
+        asyncio.run((_resume if sys.argv[1] == "--resume" else _play)(Path(sys.argv[2])))
+    else:
+        print(run())

@@ -255,7 +255,7 @@ def _m002_places(db: sqlite3.Connection) -> None:
 
 
 # Appended to, never edited: a file remembers how many of these it has seen.
-_MIGRATIONS = (_m001_create_tables, _m002_places)
+_MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_m001_create_tables, _m002_places)
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
