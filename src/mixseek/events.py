@@ -27,6 +27,7 @@ from mixseek.records import (
 )
 
 __all__ = [
+    "AttachmentsKept",
     "BudgetLow",
     "Event",
     "EventBus",
@@ -45,6 +46,7 @@ __all__ = [
     "RunStarted",
     "SubmissionEvaluated",
     "SubmissionMade",
+    "SubmissionUnscored",
     "TeamFailed",
     "TeamFinished",
     "TeamStarted",
@@ -130,11 +132,12 @@ class TeamFinished(Event):
 
 
 class TeamFailed(Event):
-    """A team cannot go on; ``best`` is its best finished round, if there is one."""
+    """A team cannot go on; ``best`` is its best finished round, if there is one, ``usage`` the bill of all rounds."""
 
     team_name: str
     reason: str
     best: LeaderBoardEntry | None = None
+    usage: list[ModelUsage] = Field(default_factory=list)
 
 
 class RoundStarted(Event):
@@ -153,10 +156,17 @@ class MemberCalled(Event):
 
 
 class MemberFinished(Event):
-    """A member is done, well or not."""
+    """A member is done, well or not; the journal keeps its messages with what the member gave its leader."""
 
     round_number: int
     submission: MemberSubmission
+
+    def payload(self) -> dict[str, JsonValue]:
+        """All of it but the messages."""
+        return self.model_dump(
+            mode="json",
+            exclude={"execution_id": True, "team_id": True, "at": True, "submission": {"all_messages"}},
+        )
 
 
 class ToolCalled(Event):
@@ -178,6 +188,12 @@ class ToolFinished(Event):
     call_id: str
     seconds: float
     error: str | None = None
+
+
+class AttachmentsKept(Event):
+    """What came with the task of a team that plays by itself; a competition tells it with ``RunStarted``."""
+
+    attachments: tuple[AttachmentInfo, ...]
 
 
 class SubmissionMade(Event):
@@ -229,7 +245,20 @@ class RoundFailed(Event):
         return _without_messages(self)
 
 
-def _without_messages(event: RoundFinished | RoundFailed) -> dict[str, JsonValue]:
+class SubmissionUnscored(Event):
+    """A submission could not be scored: it is on the leader board without a score, and the team's try ends."""
+
+    state: RoundState
+    entry: LeaderBoardEntry
+    reason: str
+    usage: list[ModelUsage]
+
+    def payload(self) -> dict[str, JsonValue]:
+        """Without the messages, which :class:`HistoryKept` has."""
+        return _without_messages(self)
+
+
+def _without_messages(event: RoundFinished | RoundFailed | SubmissionUnscored) -> dict[str, JsonValue]:
     told = event.model_dump(mode="json", exclude={"execution_id", "team_id", "at", "state"})
     return {**told, "state": event.state.model_dump(mode="json", exclude={"message_history"})}
 

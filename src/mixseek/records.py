@@ -617,6 +617,13 @@ class ExecutionSummary(Record):
         return len(self.partial_team_ids)
 
     @property
+    def status(self) -> ExecutionStatus:
+        """How it went, in a word; for one that came to its end."""
+        if not self.team_results:
+            return "failed"
+        return "partial_failure" if self.failed_teams_info else "completed"
+
+    @property
     def _with_result(self) -> set[str]:
         return {entry.team_id for entry in self.team_results}
 

@@ -385,7 +385,7 @@ async def test_the_file_says_which_version_it_has_and_what_made_it(journal: Jour
     await journal.record_event(an_event(1))
     db = sqlite3.connect(journal.path)
     known = [row[:2] for row in db.execute("SELECT * FROM schema_version")]
-    assert known == [(1, "m001_create_tables"), (2, "m002_places")]
+    assert known == [(1, "m001_create_tables"), (2, "m002_places"), (3, "m003_compressed_bodies_and_pruned_executions")]
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     db.close()
 

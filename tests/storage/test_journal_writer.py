@@ -3,6 +3,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import random
 import resource
 import signal
 import sqlite3
@@ -370,6 +371,9 @@ async def test_a_forked_child_writes_and_reads_with_connections_of_its_own(tmp_p
 
 # --- disks ------------------------------------------------------------------------------------------------------------
 
+LARGE = random.Random(0).randbytes(200_000).hex()
+"""Large also when it is compressed."""
+
 
 @contextmanager
 def files_no_larger_than(size: int) -> Iterator[None]:
@@ -386,7 +390,7 @@ async def test_a_full_disk_is_an_error_that_names_the_file_and_the_journal_goes_
     async with Journal(tmp_path / "journal.db", retry_delays=(0.01,)) as journal:
         await journal.record_event(an_event(1))
         with files_no_larger_than(100_000):
-            lost = [journal.record_event(an_event(n, payload="x" * 200_000)) for n in (2, 3)]
+            lost = [journal.record_event(an_event(n, payload=LARGE)) for n in (2, 3)]
             for error in await asyncio.gather(*lost, return_exceptions=True):
                 assert isinstance(error, DatabaseWriteError)
                 assert str(journal.path) in str(error)
@@ -399,7 +403,7 @@ async def test_a_disk_that_has_room_again_in_time_loses_nothing(tmp_path: Path) 
     async with Journal(tmp_path / "journal.db", retry_delays=(0.01,) * 1000) as journal:
         await journal.record_event(an_event(1))
         with files_no_larger_than(100_000):
-            writing = asyncio.create_task(journal.record_event(an_event(2, payload="x" * 200_000)))
+            writing = asyncio.create_task(journal.record_event(an_event(2, payload=LARGE)))
             await asyncio.sleep(0.1)
             assert not writing.done()
         await writing

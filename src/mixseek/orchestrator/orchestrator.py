@@ -54,7 +54,6 @@ from mixseek.orchestrator.fingerprint import changes, fingerprint
 from mixseek.orchestrator.stopping import Stoppable
 from mixseek.records import (
     Attachment,
-    ExecutionStatus,
     ExecutionSummary,
     ExitReason,
     FailedTeamInfo,
@@ -291,6 +290,11 @@ async def _restored(run: Run, execution_id: str) -> RestoredRun:
         raise NotResumableError(f"the journal knows no execution {execution_id!r}: mixseek history lists what there is")
     if restored.is_whole:
         raise NotResumableError(f"execution {execution_id} is whole, there is nothing to resume: mixseek show shows it")
+    if (pruned_at := await run.journal.pruned_at(execution_id)) is not None:
+        raise NotResumableError(
+            f"execution {execution_id} was pruned on {pruned_at:%Y-%m-%d}: the answers it would go on from are gone; "
+            "mixseek show still shows its results"
+        )
     return restored
 
 
@@ -537,7 +541,8 @@ class _Execution:
             controller, status="timeout" if timed_out else "failed", completed_at=utc_now(), error_message=reason
         )
         await self._keep_usage(team_id)
-        await self._tell_the_end(TeamFailed(**self._where(controller), reason=reason, best=best))
+        usage = self._run.meter.bill(team_id=team_id)
+        await self._tell_the_end(TeamFailed(**self._where(controller), reason=reason, best=best, usage=usage))
 
     def _interrupt(self, controller: RoundController) -> None:
         """Note where a team was when the run was stopped; nothing is marked as final, since it may go on."""
@@ -627,12 +632,13 @@ class _Execution:
             await self._run.store.save_execution_summary(
                 summary.execution_id,
                 summary.user_prompt,
-                _status(summary),
+                summary.status,
                 [entry.model_dump(mode="json") for entry in summary.team_results],
                 summary.total_teams,
                 summary.best_team_id,
                 summary.best_score,
                 summary.total_execution_time_seconds,
+                at=summary.created_at,
             )
         except StorageError:
             logger.exception("the summary of execution %s could not be written", summary.execution_id)
@@ -672,12 +678,6 @@ def _worth_another_try(error: BaseException) -> bool:
             return cause.retryable
         cause = cause.__cause__
     return True
-
-
-def _status(summary: ExecutionSummary) -> ExecutionStatus:
-    if not summary.team_results:
-        return "failed"
-    return "partial_failure" if summary.failed_teams_info else "completed"
 
 
 def cost_of(bill: Sequence[ModelUsage]) -> float | None:

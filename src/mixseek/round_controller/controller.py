@@ -43,6 +43,7 @@ from mixseek.errors import (
 )
 from mixseek.evaluator import Evaluator
 from mixseek.events import (
+    AttachmentsKept,
     HistoryKept,
     RoundFailed,
     RoundFinished,
@@ -50,6 +51,8 @@ from mixseek.events import (
     RoundStarted,
     SubmissionEvaluated,
     SubmissionMade,
+    SubmissionUnscored,
+    TeamFinished,
 )
 from mixseek.judgment import Decision, Judgment, decide_by_rule, settle, stop_for_want
 from mixseek.llm import PatientTimeout, Scope, attached_text, calling
@@ -212,7 +215,12 @@ class RoundController:
         limit = PatientTimeout(timeout_seconds)
         try:
             async with limit, self._ready():
-                return await self._play_rounds()
+                best = await self._play_rounds()
+                if self._owns_run:
+                    await self._run.tell_for_good(
+                        TeamFinished(**self._where(), team_name=self._team.team_name, best=best)
+                    )
+                return best
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -324,7 +332,11 @@ class RoundController:
                     result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
         except EvaluationError as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
-            await self._write(self._entry(state), state)
+            entry = self._entry(state)
+            usage = await self._write(entry, state)
+            await self._run.tell_for_good(
+                SubmissionUnscored(**self._where(), state=state, entry=entry, usage=usage, reason=str(error))
+            )
             raise
         self._run.tell(
             SubmissionEvaluated(
@@ -385,7 +397,13 @@ class RoundController:
     async def _record_judgment(
         self, state: RoundState, judgment: ImprovementJudgment, exit_reason: ExitReason | None
     ) -> None:
-        usage = self._bill(state.round_number, judgment=True)
+        judged = RoundJudged(
+            **self._where(),
+            round_number=state.round_number,
+            judgment=judgment,
+            exit_reason=exit_reason,
+            usage=self._bill(state.round_number, judgment=True),
+        )
         if self._run.store is not None:
             await self._run.store.save_round_status(
                 self._task.execution_id,
@@ -395,18 +413,11 @@ class RoundController:
                 **judgment.model_dump(),
                 round_started_at=state.round_started_at,
                 round_ended_at=state.round_ended_at,
-                usage=usage,
+                usage=judged.usage,
+                at=judged.at,
             )
         self.update_round_state(state.model_copy(update={"improvement_judgment": judgment}))
-        await self._run.tell_for_good(
-            RoundJudged(
-                **self._where(),
-                round_number=state.round_number,
-                judgment=judgment,
-                exit_reason=exit_reason,
-                usage=usage,
-            )
-        )
+        await self._run.tell_for_good(judged)
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
@@ -427,7 +438,9 @@ class RoundController:
         """Mark the best finished round as the team's final submission, with the reason it stopped."""
         best = self.best(reason)
         if self._run.store is not None:
-            await self._run.store.mark_final_submission(best.execution_id, best.team_id, best.round_number, reason)
+            await self._run.store.mark_final_submission(
+                best.execution_id, best.team_id, best.round_number, reason, at=best.updated_at
+            )
         return best
 
     def best(self, reason: ExitReason) -> LeaderBoardEntry:
@@ -486,9 +499,10 @@ class RoundController:
         record = MemberSubmissionsRecord(
             **self._where(), team_name=self._team.team_name, round_number=number, submissions=list(submissions)
         )
-        self._run.tell(HistoryKept(**self._where(), record=record, message_history=list(messages)))
+        kept = HistoryKept(**self._where(), record=record, message_history=list(messages))
+        self._run.tell(kept)
         if self._run.store is not None:
-            await self._run.store.save_aggregation(self._task.execution_id, record, messages)
+            await self._run.store.save_aggregation(self._task.execution_id, record, messages, at=kept.at)
 
     async def _call_hook(self, state: RoundState, submissions: list[MemberSubmission]) -> None:
         if self._on_round_complete is None:
@@ -577,6 +591,8 @@ class RoundController:
             if self._owns_run:
                 await stack.enter_async_context(self._run)
                 await self._run.keep(self._task.attachments)
+                if attached := tuple(one.info for one in self._task.attachments):
+                    self._run.tell(AttachmentsKept(**self._where(), attachments=attached))
             for member in self._members:
                 if await self._made_ready(member):
                     stack.push_async_callback(clean_up, member)

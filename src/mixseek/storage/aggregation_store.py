@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast, get_args
+from typing import Any, Self, TypeVar, cast
 
 import duckdb
 from pydantic import JsonValue, ValidationError
@@ -30,25 +30,27 @@ from mixseek.records import (
     Standing,
     SubmissionRecord,
     standing_key,
-    utc_now,
 )
 from mixseek.redaction import Redactor
-from mixseek.storage.database import CannotOpenError
+from mixseek.storage.database import CannotOpenError, condemn, is_damage
 from mixseek.storage.lease import Call, Claim, Connection, Worker, Write, worker_for
 from mixseek.storage.places import HeldPlace, claim
-from mixseek.storage.rows import as_dicts, json_value, submissions_record
-from mixseek.storage.tables import (
-    ATTACHMENTS,
-    EXECUTION_SUMMARY,
-    LEADER_BOARD,
-    MODEL_USAGE,
-    ROUND_HISTORY,
-    ROUND_STATUS,
-    Row,
-    Table,
-    transaction,
+from mixseek.storage.rebuilding import Rebuilt, journal_beside, rebuild_rows
+from mixseek.storage.result_rows import (
+    attachment_rows,
+    history_row,
+    leader_board_row,
+    optional,
+    round_key,
+    round_rows,
+    round_status_row,
+    stamp,
+    summary_row,
+    usage_row,
 )
-from mixseek.storage.values import finite, integer, json_text, moment, one_of, text
+from mixseek.storage.rows import as_dicts, json_value, submissions_record
+from mixseek.storage.tables import TABLES, Row, transaction
+from mixseek.storage.values import text
 from mixseek.workspace import Workspace
 
 __all__ = ["AggregationStore", "DatabaseReadError", "DatabaseWriteError"]
@@ -111,22 +113,15 @@ class AggregationStore:
     # --- writes -------------------------------------------------------------------------------------------------------
 
     async def save_aggregation(
-        self, execution_id: str, record: MemberSubmissionsRecord, message_history: Sequence[JsonValue]
+        self,
+        execution_id: str,
+        record: MemberSubmissionsRecord,
+        message_history: Sequence[JsonValue],
+        *,
+        at: datetime | None = None,
     ) -> None:
         """Keep a round's messages and its members' work."""
-
-        def rows() -> list[Row]:
-            return [
-                _row(
-                    ROUND_HISTORY,
-                    **_round_key(execution_id, record.team_id, record.round_number),
-                    team_name=text("team_name", record.team_name),
-                    message_history=json_text("message_history", list(message_history)),
-                    member_submissions_record=json_text("member_submissions_record", record),
-                )
-            ]
-
-        await self._write(rows)
+        await self._write(lambda: [history_row(execution_id, record, message_history, at=at)])
 
     async def save_to_leader_board(
         self,
@@ -145,7 +140,7 @@ class AggregationStore:
 
         def rows() -> list[Row]:
             return [
-                _leader_board_row(
+                leader_board_row(
                     execution_id=execution_id,
                     team_id=team_id,
                     team_name=team_name,
@@ -174,11 +169,12 @@ class AggregationStore:
         round_ended_at: datetime | str | None = None,
         *,
         usage: Sequence[ModelUsage] = (),
+        at: datetime | None = None,
     ) -> None:
         """Keep how a round stands and what was decided after it, with what the decision cost, in one transaction."""
 
         def rows() -> list[Row]:
-            status = _round_status_row(
+            status = round_status_row(
                 execution_id=execution_id,
                 team_id=team_id,
                 team_name=team_name,
@@ -188,8 +184,9 @@ class AggregationStore:
                 confidence_score=confidence_score,
                 round_started_at=round_started_at,
                 round_ended_at=round_ended_at,
+                at=at,
             )
-            return [status, *map(_usage_row, usage)]
+            return [status, *map(usage_row, usage)]
 
         await self._write(rows)
 
@@ -202,34 +199,24 @@ class AggregationStore:
         judgment: ImprovementJudgment | None = None,
         usage: Sequence[ModelUsage] = (),
     ) -> None:
-        """Keep a finished round in one transaction: its leader board row, its status and its usage."""
+        """Keep a finished round in one transaction: its leader board row, its status and its usage, as of the entry."""
 
         def rows() -> list[Row]:
-            board = entry.model_dump(exclude={"id", "created_at", "updated_at"})
-            who = {name: board[name] for name in ("execution_id", "team_id", "team_name", "round_number")}
-            status = _round_status_row(
-                **who,
-                should_continue=judgment.should_continue if judgment else None,
-                reasoning=judgment.reasoning if judgment else None,
-                confidence_score=judgment.confidence_score if judgment else None,
-                round_started_at=round_started_at,
-                round_ended_at=round_ended_at,
+            return round_rows(
+                entry, started_at=round_started_at, ended_at=round_ended_at, judgment=judgment, usage=usage
             )
-            return [_leader_board_row(**board), status, *map(_usage_row, usage)]
 
         await self._write(rows)
 
     async def save_model_usage(self, usage: Sequence[ModelUsage]) -> None:
         """Keep lines of the bill; a line that is there already is replaced."""
         if usage:
-            await self._write(lambda: [_usage_row(line) for line in usage])
+            await self._write(lambda: [usage_row(line) for line in usage])
 
     async def save_attachments(self, execution_id: str, attachments: Sequence[AttachmentInfo]) -> None:
         """Keep what came with the task of an execution, in its order."""
         if attachments:
-            await self._write(
-                lambda: [_attachment_row(execution_id, position, one) for position, one in enumerate(attachments, 1)]
-            )
+            await self._write(lambda: attachment_rows(execution_id, attachments))
 
     async def save_execution_summary(
         self,
@@ -241,35 +228,43 @@ class AggregationStore:
         best_team_id: str | None = None,
         best_score: float | None = None,
         total_execution_time_seconds: float | None = None,
+        *,
+        at: datetime | None = None,
     ) -> None:
-        """Keep the outcome of an execution."""
+        """Keep the outcome of an execution, which came to its end ``at``."""
 
         def rows() -> list[Row]:
             return [
-                _row(
-                    EXECUTION_SUMMARY,
-                    execution_id=text("execution_id", execution_id),
-                    user_prompt=text("user_prompt", user_prompt),
-                    status=one_of("status", status, get_args(ExecutionStatus)),
-                    team_results=json_text("team_results", list(team_results)),
-                    total_teams=integer("total_teams", total_teams, bits=32),
-                    best_team_id=_optional(text, "best_team_id", best_team_id),
-                    best_score=finite("best_score", best_score),
-                    total_execution_time_seconds=finite("total_execution_time_seconds", total_execution_time_seconds),
-                    completed_at=_now(),
+                summary_row(
+                    execution_id=execution_id,
+                    user_prompt=user_prompt,
+                    status=status,
+                    team_results=team_results,
+                    total_teams=total_teams,
+                    best_team_id=best_team_id,
+                    best_score=best_score,
+                    total_execution_time_seconds=total_execution_time_seconds,
+                    at=at,
                 )
             ]
 
         await self._write(rows)
 
     async def mark_final_submission(
-        self, execution_id: str, team_id: str, round_number: int, exit_reason: str | None
+        self,
+        execution_id: str,
+        team_id: str,
+        round_number: int,
+        exit_reason: str | None,
+        *,
+        at: datetime | None = None,
     ) -> None:
         """Mark one round as the team's final submission, with the reason it stopped, and unmark any other."""
-        key = _round_key(execution_id, team_id, round_number)
-        reason = _optional(text, "exit_reason", exit_reason)
+        key = round_key(execution_id, team_id, round_number)
+        reason = optional(text, "exit_reason", exit_reason)
+        marked_at = stamp(at)
 
-        await self._change(lambda connection: _mark_final(connection, key, reason))
+        await self._change(lambda connection: _mark_final(connection, key, reason, marked_at))
 
     async def delete_execution(self, execution_id: str, attachments: Path) -> tuple[dict[str, int], tuple[str, ...]]:
         """Remove an execution from every table, and the files in ``attachments`` that no other execution names.
@@ -287,6 +282,26 @@ class AggregationStore:
 
         await self._change(work)
         return deleted, tuple(unused)
+
+    async def rebuild(self) -> Rebuilt:
+        """Make the rows of every execution of the journal beside the file anew; rows of others stay.
+
+        A file whose tables cannot be read is made whole from the journal, and kept under another name.
+        """
+        found: list[Rebuilt] = []
+
+        def work(connection: Connection) -> None:
+            journal = journal_beside(self._worker.path)
+            found.append(Rebuilt() if journal is None else rebuild_rows(connection, self._worker.path, journal))
+
+        try:
+            await self._change(work)
+        except DatabaseWriteError as error:
+            if not (isinstance(error.__cause__, duckdb.Error) and is_damage(error.__cause__)):
+                raise
+            condemn(self._worker.path)
+            await self._change(work)
+        return found[-1]
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
@@ -421,6 +436,8 @@ class AggregationStore:
 
 def _explained(error: Exception) -> str:
     words = str(error)
+    if isinstance(error, duckdb.Error) and is_damage(error):
+        return f"{words}; the file is damaged: mixseek rebuild makes it from the journal and keeps this one"
     if isinstance(error, PermissionError):
         return f"{words}; make the directory and its files writable for this user, or name another workspace"
     if any(said in words for said in _NO_ROOM):
@@ -438,110 +455,10 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, duckdb.IOException | duckdb.TransactionException | duckdb.FatalException)
 
 
-# --- rows on their way in ---------------------------------------------------------------------------------------------
+# --- changes that are more than rows ----------------------------------------------------------------------------------
 
 
-def _now() -> datetime:
-    return utc_now().replace(tzinfo=None)
-
-
-def _row(table: Table, *, likely_there: bool = False, **values: Any) -> Row:
-    now = _now()
-    stamped = {"created_at": now, "updated_at": now, **values}
-    return Row(table, tuple(stamped[name] for name in table.columns), likely_there)
-
-
-def _round_key(execution_id: str, team_id: str, round_number: int) -> dict[str, Any]:
-    return {
-        "execution_id": text("execution_id", execution_id),
-        "team_id": text("team_id", team_id),
-        "round_number": integer("round_number", round_number, least=1, bits=32),
-    }
-
-
-def _optional(check: Callable[[str, object], T], column: str, value: object) -> T | None:
-    return None if value is None else check(column, value)
-
-
-def _leader_board_row(
-    *,
-    execution_id: str,
-    team_id: str,
-    team_name: str,
-    round_number: int,
-    submission_content: str,
-    submission_format: str,
-    score: float | None,
-    score_details: Mapping[str, JsonValue] | None,
-    final_submission: bool,
-    exit_reason: str | None,
-) -> Row:
-    return _row(
-        LEADER_BOARD,
-        **_round_key(execution_id, team_id, round_number),
-        team_name=text("team_name", team_name),
-        submission_content=text("submission_content", submission_content),
-        submission_format=text("submission_format", submission_format),
-        score=finite("score", score),
-        score_details=json_text("score_details", dict(score_details or {})),
-        final_submission=bool(final_submission),
-        exit_reason=_optional(text, "exit_reason", exit_reason),
-    )
-
-
-def _round_status_row(
-    *,
-    execution_id: str,
-    team_id: str,
-    team_name: str,
-    round_number: int,
-    should_continue: bool | None,
-    reasoning: str | None,
-    confidence_score: float | None,
-    round_started_at: datetime | str | None,
-    round_ended_at: datetime | str | None,
-) -> Row:
-    return _row(
-        ROUND_STATUS,
-        # A verdict follows the row that the finished round has written.
-        likely_there=should_continue is not None,
-        **_round_key(execution_id, team_id, round_number),
-        team_name=text("team_name", team_name),
-        should_continue=None if should_continue is None else bool(should_continue),
-        reasoning=_optional(text, "reasoning", reasoning),
-        confidence_score=finite("confidence_score", confidence_score),
-        round_started_at=_optional(moment, "round_started_at", round_started_at),
-        round_ended_at=_optional(moment, "round_ended_at", round_ended_at),
-    )
-
-
-def _attachment_row(execution_id: str, position: int, attachment: AttachmentInfo) -> Row:
-    return _row(
-        ATTACHMENTS,
-        execution_id=text("execution_id", execution_id),
-        position=position,
-        name=text("name", attachment.name),
-        media_type=text("media_type", attachment.media_type),
-        size=integer("size", attachment.size),
-        sha256=attachment.sha256,
-    )
-
-
-def _usage_row(line: ModelUsage) -> Row:
-    return _row(
-        MODEL_USAGE,
-        **_round_key(line.execution_id, line.team_id, line.round_number),
-        role=text("role", line.role),
-        agent_name=text("agent_name", line.agent_name),
-        model=text("model", line.model),
-        requests=integer("requests", line.requests),
-        input_tokens=integer("input_tokens", line.input_tokens),
-        output_tokens=integer("output_tokens", line.output_tokens),
-        cost_usd=finite("cost_usd", line.cost_usd),
-    )
-
-
-def _mark_final(connection: Connection, key: Mapping[str, Any], exit_reason: str | None) -> None:
+def _mark_final(connection: Connection, key: Mapping[str, Any], exit_reason: str | None, at: datetime) -> None:
     """Set and clear the mark in one statement, which is one transaction."""
     execution_id, team_id, round_number = key.values()
     known = connection.execute(_ROUND_ON_BOARD, [execution_id, team_id, round_number]).fetchone()
@@ -549,9 +466,7 @@ def _mark_final(connection: Connection, key: Mapping[str, Any], exit_reason: str
         raise DatabaseWriteError(
             f"team {team_id!r} has no round {round_number} on the leader board of {execution_id!r}"
         )
-    connection.execute(
-        _MARK_FINAL, [round_number, round_number, exit_reason, _now(), execution_id, team_id, round_number]
-    )
+    connection.execute(_MARK_FINAL, [round_number, round_number, exit_reason, at, execution_id, team_id, round_number])
 
 
 def _delete(connection: Connection, execution_id: str, unused: list[str]) -> dict[str, int]:
@@ -570,8 +485,7 @@ def _delete_from(connection: Connection, table: str, execution_id: str) -> int:
 def _tables_of_executions(connection: Connection) -> list[str]:
     """Our tables that are there, also those in which a migration keeps what it set aside."""
     there = {str(name) for (name,) in connection.execute(_TABLES).fetchall()}
-    ours = [LEADER_BOARD, ROUND_STATUS, ROUND_HISTORY, MODEL_USAGE, ATTACHMENTS, EXECUTION_SUMMARY]
-    names = [*(table.name for table in ours), "places"]
+    names = [*(table.name for table in TABLES), "places"]
     return [name for name in (*names, *(f"{name}_before_v1" for name in names)) if name in there]
 
 

@@ -5,6 +5,7 @@ closes *any* descriptor of that file; so a descriptor opened here to look at the
 write-ahead log it cannot make sense of without a word; so the log is looked at first, and set aside by name.
 """
 
+import contextlib
 import errno
 import fcntl
 import logging
@@ -12,7 +13,7 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
@@ -22,8 +23,20 @@ import duckdb
 from mixseek.crash_points import reach
 from mixseek.errors import DatabaseVersionError
 from mixseek.storage.migrations import MIGRATIONS, Migration, check_version, file_version, has_results, migrate
+from mixseek.storage.rebuilding import Rebuilt, journal_beside, rebuild_rows, salvage
+from mixseek.storage.tables import TABLES
 
-__all__ = ["CannotOpenError", "HeldElsewhereError", "check_place", "open_as_it_is", "open_database"]
+__all__ = [
+    "CannotOpenError",
+    "DamagedError",
+    "HeldElsewhereError",
+    "check_place",
+    "condemn",
+    "first_line",
+    "is_damage",
+    "open_as_it_is",
+    "open_database",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +50,10 @@ class CannotOpenError(Exception):
     """The file cannot be opened, and trying again will not help; the message is for the user."""
 
 
+class DamagedError(CannotOpenError):
+    """The file is no database, or not any more."""
+
+
 class HeldElsewhereError(Exception):
     """A program that does not take turns has the file open."""
 
@@ -46,13 +63,45 @@ class HeldElsewhereError(Exception):
 
 
 def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> duckdb.DuckDBPyConnection:
-    """A connection to an up-to-date file; the caller has the turn."""
+    """A connection to an up-to-date file; the caller has the turn.
+
+    A file that is missing or broken is made from the journal beside it, if that has anything to make it from; a broken
+    one is kept under another name.
+    """
     if not _holds_anything(path):
         _create(path, migrations)
+    if _condemned(path).exists():
+        _remade(path, migrations)
+    try:
+        return _open_existing(path, migrations)
+    except DamagedError as error:
+        logger.warning("%s", error)
+        if not _remade(path, migrations):
+            raise
+    return _open_existing(path, migrations)
+
+
+def condemn(path: Path) -> None:
+    """Have the file made anew at its next opening: it opens, but its tables cannot be read."""
+    _condemned(path).touch()
+
+
+def _remade(path: Path, migrations: Sequence[Migration]) -> bool:
+    """Make the file anew from the journal, and keep the broken one under another name; False without a journal."""
+    _condemned(path).unlink(missing_ok=True)
+    if journal_beside(path) is None:
+        return False
+    _create(path, migrations, broken=_aside(path))
+    return True
+
+
+def _open_existing(path: Path, migrations: Sequence[Migration]) -> duckdb.DuckDBPyConnection:
     _check_kind(path)
     connection = _connect_without_damage(path, _keep_torn_log(path))
     try:
         _bring_up_to_date(connection, path, migrations)
+        if _incomplete(path).exists():
+            _complete(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -65,8 +114,8 @@ def open_as_it_is(path: Path) -> duckdb.DuckDBPyConnection:
     try:
         connection = _connect(path, read_only=True)
     except duckdb.Error as error:
-        if _is_damage(error) or "replaying" in str(error):
-            raise CannotOpenError(_damaged(path, error)) from error
+        if is_damage(error) or "replaying" in str(error):
+            raise DamagedError(_damaged(path, error)) from error
         raise
     try:
         check_version(connection)
@@ -117,21 +166,79 @@ def _open_descriptor(path: Path) -> int:
 def _check_kind(path: Path) -> None:
     # Asked here, because DuckDB would load an extension from the network for a file of another database.
     if os.pread(_descriptor(path), len(_MAGIC), _MAGIC_OFFSET) != _MAGIC:
-        raise CannotOpenError(
+        raise DamagedError(
             f"{str(path)!r} is not a DuckDB database file; nothing was changed: move it away or name another file"
         )
 
 
-def _create(path: Path, migrations: Sequence[Migration]) -> None:
-    """Make the file under another name first, so that a kill in the middle leaves no half of a database."""
+def _create(path: Path, migrations: Sequence[Migration], *, broken: Path | None = None) -> None:
+    """Make the file under another name first, so that a kill in the middle leaves no half of a database.
+
+    It holds all that the journal beside it tells, and what can be read of the one that is there, which gets the name
+    ``broken``.
+    """
     draft = path.with_name(path.name + ".new")
     for leftover in (draft, draft.with_name(draft.name + ".wal")):
         leftover.unlink(missing_ok=True)
     with duckdb.connect(str(draft), config=_CONFIG) as connection:
         migrate(connection, migrations)
+        journal = journal_beside(path)
+        rebuilt = Rebuilt() if journal is None else rebuild_rows(connection, path, journal)
+        others = {} if broken is None else salvage(connection, path, rebuilt.executions)
+    if broken is not None:
+        _give_other_name(path, broken)
     reach("results.before_name")
     draft.replace(path)
     _sync_directory(path.parent)
+    _incomplete(path).unlink(missing_ok=True)
+    if journal is not None:
+        _tell_of_rebuilding(path, journal, rebuilt, broken, others)
+
+
+def _give_other_name(path: Path, name: Path) -> None:
+    """Keep the broken file, with its logs, which must not be taken for those of the new one."""
+    with contextlib.suppress(OSError):
+        name.hardlink_to(path)
+    if not name.exists():
+        path.rename(name)
+    for log in _logs(path):
+        log.rename(name.with_name(log.name.replace(path.name, name.name, 1)))
+
+
+def _tell_of_rebuilding(
+    path: Path, journal: Path, rebuilt: Rebuilt, broken: Path | None, others: Mapping[str, int]
+) -> None:
+    count = len(rebuilt.executions)
+    made = f"made from {journal.name}: {rebuilt.added} rows of {count} execution{'s' * (count != 1)}"
+    if broken is None:
+        logger.warning("%s was missing and is %s", path, made)
+        return
+    unread = [table.name for table in TABLES if table.name not in others]
+    rest = f"; of other executions {sum(others.values())} rows were taken over"
+    if unread:
+        rest += f", but {', '.join(unread)} could not be read: what others had there is only in the broken file"
+    logger.warning("%s was broken and is %s%s; the broken file is kept as %s", path, made, rest, broken.name)
+
+
+# --- what a log did not give ------------------------------------------------------------------------------------------
+
+
+def _incomplete(path: Path) -> Path:
+    """A file that stands beside the database from the loss of a log until its rows were made from the journal."""
+    return path.with_name(path.name + ".incomplete")
+
+
+def _condemned(path: Path) -> Path:
+    """A file that stands beside a database whose tables cannot be read."""
+    return path.with_name(path.name + ".unreadable")
+
+
+def _complete(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    if (journal := journal_beside(path)) is not None:
+        rebuilt = rebuild_rows(connection, path, journal)
+        count = rebuilt.added + rebuilt.changed
+        logger.warning("%s was completed from %s: %d rows were missing", path, journal.name, count)
+    _incomplete(path).unlink(missing_ok=True)
 
 
 def _sync_directory(directory: Path) -> None:
@@ -169,8 +276,8 @@ def _connect_without_damage(path: Path, torn: Path | None) -> duckdb.DuckDBPyCon
         _forget(torn)
         if "replaying" in str(error) and _logs(path):
             return _connect_without_log(path, error)
-        if _is_damage(error):
-            raise CannotOpenError(_damaged(path, error)) from error
+        if is_damage(error):
+            raise DamagedError(_damaged(path, error)) from error
         raise
     except BaseException:
         _forget(torn)
@@ -192,13 +299,14 @@ def _forget(torn: Path | None) -> None:
 
 
 def _connect_without_log(path: Path, error: duckdb.Error) -> duckdb.DuckDBPyConnection:
+    _incomplete(path).touch()
     aside = [(log, _set_aside(log)) for log in _logs(path)]
     try:
         connection = _connect(path)
     except duckdb.Error as second:
         for log, moved in aside:
             moved.rename(log)
-        raise CannotOpenError(_damaged(path, second)) from second
+        raise DamagedError(_damaged(path, second)) from second
     for log, moved in aside:
         logger.warning(
             "the write-ahead log %s could not be replayed into %s and is set aside as %s; "
@@ -206,12 +314,13 @@ def _connect_without_log(path: Path, error: duckdb.Error) -> duckdb.DuckDBPyConn
             log,
             path,
             moved.name,
-            _first_line(error),
+            first_line(error),
         )
     return connection
 
 
-def _is_damage(error: duckdb.Error) -> bool:
+def is_damage(error: duckdb.Error) -> bool:
+    """Whether the file itself is at fault."""
     # DuckDB has no class for it: a checksum that does not fit is a bare Error, a short file an IOException.
     return bool(re.search(r"[Cc]orrupt|not a valid DuckDB|Could not read enough bytes|[Ss]erializ", str(error)))
 
@@ -219,11 +328,12 @@ def _is_damage(error: duckdb.Error) -> bool:
 def _damaged(path: Path, error: duckdb.Error) -> str:
     return (
         f"{str(path)!r} is damaged and was left as it is: restore a copy, or move it away so that a new one is made "
-        f"({_first_line(error)})"
+        f"({first_line(error)})"
     )
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says, without what DuckDB adds in further lines."""
     return str(error).strip().partition("\n")[0]
 
 
@@ -245,6 +355,7 @@ def _keep_torn_log(path: Path) -> Path | None:
     log = path.with_name(path.name + ".wal")
     if not log.exists() or _is_whole(log) or _held_by_another(path):
         return None
+    _incomplete(path).touch()
     if _end_of_header(log.read_bytes()) is not None:
         return _copy_aside(log)
     moved = _set_aside(log)
@@ -334,7 +445,7 @@ def _bring_up_to_date(connection: duckdb.DuckDBPyConnection, path: Path, migrati
     except duckdb.Error as error:
         raise CannotOpenError(
             f"{str(path)!r} could not be brought to schema version {len(migrations)} and was left as it is: "
-            f"{_first_line(error)}"
+            f"{first_line(error)}"
         ) from error
 
 

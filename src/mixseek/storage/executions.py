@@ -1,9 +1,12 @@
 """What ``mixseek.db`` holds of executions, read as it is.
 
-Looking makes no file and brings none up to date: a file of mixseek-core 0.1 and one that nobody may write are read as
-well as a new one, while other processes play. What an older file has no table for is empty.
+Looking brings no file up to date: a file of mixseek-core 0.1 and one that nobody may write are read as well as a new
+one, while other processes play. What an older file has no table for is empty. Only a file that is missing or broken,
+though the journal beside it tells of executions, is made from that.
 """
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,11 +25,14 @@ from mixseek.records import (
     Record,
     standing_key,
 )
-from mixseek.storage.database import CannotOpenError
-from mixseek.storage.lease import Connection, Look, worker_for
+from mixseek.storage.database import CannotOpenError, DamagedError
+from mixseek.storage.lease import Call, Connection, Look, worker_for
+from mixseek.storage.rebuilding import journal_beside
 from mixseek.storage.rows import as_dicts, submissions_record
 
 __all__ = ["ExecutionRows", "StoredBest", "StoredExecution", "StoredExecutions"]
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -90,14 +96,38 @@ class StoredExecutions:
         """The rows of one execution; the members' work, which may be large, only if asked for."""
         return await self._look(lambda file: _rows(file, execution_id, members=members), ExecutionRows())
 
+    async def bills(self) -> list[ModelUsage]:
+        """The lines of every execution's bill, in no order."""
+        return await self._look(_bills, list[ModelUsage]())
+
     async def best(self, limit: int | None = None) -> list[StoredBest]:
         """Each team's best round in each execution, the best ``limit`` of them, in the one order of teams."""
         found = await self._look(_best, list[StoredBest]())
         return found[:limit]
 
     async def _look(self, work: Callable[["_File"], T], nothing: T) -> T:
-        if not self._path.exists() or not self._path.stat().st_size:
+        is_there = self._path.exists() and self._path.stat().st_size > 0
+        if not is_there and not await self._made_from_journal():
             return nothing
+        try:
+            return await self._read(work)
+        except DatabaseReadError as error:
+            if not isinstance(error.__cause__, DamagedError) or not await self._made_from_journal():
+                raise
+        return await self._read(work)
+
+    async def _made_from_journal(self) -> bool:
+        """Whether the file is there, now that somebody asked for it who may write it."""
+        try:
+            if await asyncio.to_thread(journal_beside, self._path) is None:
+                return False
+            await worker_for(self._path).do(Call(lambda _: None, self._lock_wait_seconds))
+        except (StorageError, CannotOpenError, duckdb.Error, OSError) as error:
+            logger.warning("%s could not be made from the journal: %s", self._path, error)
+            return False
+        return True
+
+    async def _read(self, work: Callable[["_File"], T]) -> T:
         worker = worker_for(self._path)
         try:
             found = await worker.do(Look(lambda connection: work(_File(connection)), self._lock_wait_seconds))
@@ -187,6 +217,10 @@ def _best(file: _File) -> list[StoredBest]:
         found, key=lambda row: (*standing_key(row["score"], row["latest"], row["team_id"]), row["execution_id"])
     )
     return [StoredBest.model_validate({name: row[name] for name in StoredBest.model_fields}) for row in ordered]
+
+
+def _bills(file: _File) -> list[ModelUsage]:
+    return [ModelUsage(**row) for row in file.rows("model_usage", "SELECT * FROM model_usage")]
 
 
 # --- one execution ----------------------------------------------------------------------------------------------------

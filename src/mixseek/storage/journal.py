@@ -11,7 +11,6 @@ the redactor on its way in.
 """
 
 import asyncio
-import json
 import re
 import sqlite3
 import threading
@@ -29,6 +28,7 @@ from pydantic import JsonValue
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
 from mixseek.records import ModelUsage, Usage
 from mixseek.redaction import RedactedJson, Redactor
+from mixseek.storage.bodies import packed, value_of
 from mixseek.storage.journal_file import (
     abandon,
     delete_rows,
@@ -40,6 +40,7 @@ from mixseek.storage.journal_file import (
 from mixseek.storage.journal_records import (
     Attempt,
     CallFailure,
+    CallLine,
     CallScope,
     CallSpend,
     JournalEvent,
@@ -54,13 +55,14 @@ from mixseek.storage.journal_records import (
     new_call_id,
     tool_key,
 )
-from mixseek.storage.journal_writer import Row, lease_writer
+from mixseek.storage.journal_writer import Column, Row, lease_writer
 from mixseek.storage.places import HeldPlace, take
 
 __all__ = [
     "JOURNAL_NAME",
     "Attempt",
     "CallFailure",
+    "CallLine",
     "CallScope",
     "CallSpend",
     "Journal",
@@ -261,6 +263,13 @@ class Journal:
         """The calls of an execution in the order they ended."""
         return await self._of_execution(_call, "calls", execution_id, team_id)
 
+    async def call_lines(
+        self, execution_id: str, *, team_id: str | None = None, round_number: int | None = None, role: str | None = None
+    ) -> list[CallLine]:
+        """The calls of an execution in the order they ended, without their bodies; narrowed down if asked."""
+        texts = [None if name is None else self._redactor.text(name) for name in (execution_id, team_id, role)]
+        return await self._many(_call_line, _CALL_LINES, *texts, round_number)
+
     async def calls_in_flight(self, execution_id: str) -> list[StartedCall]:
         """Calls that left and did not come to an end, at this moment or for ever."""
         return await self._many(
@@ -315,6 +324,22 @@ class Journal:
     async def latest_events(self, execution_id: str, kind: str) -> list[JournalEvent]:
         """The last event of this kind of each team."""
         return await self._many(_event, _LATEST, self._redactor.text(execution_id), kind)
+
+    async def last_events(self, execution_id: str | None = None, *, count: int) -> list[JournalEvent]:
+        """The newest events, of one execution or of all, in the order they were kept."""
+        named = None if execution_id is None else self._redactor.text(execution_id)
+        newest = await self._many(
+            _event,
+            "SELECT * FROM events WHERE (?1 IS NULL OR execution_id = ?1) ORDER BY position DESC LIMIT ?2",
+            named,
+            count,
+        )
+        return newest[::-1]
+
+    async def pruned_at(self, execution_id: str) -> datetime | None:
+        """When the bodies of an execution's calls were dropped; None if they are there."""
+        statement = "SELECT pruned_at FROM pruned WHERE execution_id = ?"
+        return await self._one(_pruned_at, statement, self._redactor.text(execution_id))
 
     async def started_runs(self) -> list[StartedRun]:
         """The executions whose beginning was kept, in no order."""
@@ -474,7 +499,7 @@ class _RowMaker:
         self._redactor = redactor
 
     def started_call(self, call: StartedCall) -> Row:
-        columns: dict[str, str | int | float | None] = {
+        columns: dict[str, Column] = {
             "call_id": self._text("call_id", call.call_id),
             **self._scope(call.scope),
             "key": self._text("key", call.key),
@@ -488,7 +513,7 @@ class _RowMaker:
 
     def call(self, call: ModelCall) -> Row:
         failure = None if call.failure is None else call.failure.model_dump(mode="json")
-        columns: dict[str, str | int | float | None] = {
+        columns: dict[str, Column] = {
             "call_id": self._text("call_id", call.call_id),
             **self._scope(call.scope),
             "key": self._text("key", call.key),
@@ -497,7 +522,8 @@ class _RowMaker:
             "request": self._json("request", call.request),
             "answer": self._json_or_null("answer", call.answer),
             "failure": self._json_or_null("failure", failure),
-            "usage": self._json("usage", call.usage.model_dump(mode="json")),
+            # Added up by SQL, so it stays text.
+            "usage": self._json_text("usage", call.usage.model_dump(mode="json")),
             "cost_usd": call.cost_usd,
             "attempts": self._json("attempts", [attempt.model_dump(mode="json") for attempt in call.attempts]),
             "started_at": _moment(call.started_at),
@@ -506,7 +532,7 @@ class _RowMaker:
         return Row("calls", columns)
 
     def tool_result(self, result: ToolResult) -> Row:
-        columns = {
+        columns: dict[str, Column] = {
             **self._scope(result.scope),
             "tool": self._text("tool", result.tool),
             "key": self._text("key", result.key),
@@ -519,7 +545,7 @@ class _RowMaker:
         return Row("tool_results", columns)
 
     def prompt(self, prompt: RoundPrompt) -> Row:
-        columns: dict[str, str | int | None] = {
+        columns: dict[str, Column] = {
             "execution_id": self._text("execution_id", prompt.execution_id),
             "team_id": self._text("team_id", prompt.team_id),
             "round_number": prompt.round_number,
@@ -533,7 +559,7 @@ class _RowMaker:
         return Row("prompts", columns)
 
     def event(self, event: JournalEvent) -> Row:
-        columns: dict[str, str | int | None] = {
+        columns: dict[str, Column] = {
             "execution_id": self._text("execution_id", event.execution_id),
             "team_id": None if event.team_id is None else self._text("team_id", event.team_id),
             "sequence": event.sequence,
@@ -543,7 +569,7 @@ class _RowMaker:
         }
         return Row("events", columns)
 
-    def _scope(self, scope: CallScope) -> dict[str, str | int]:
+    def _scope(self, scope: CallScope) -> dict[str, Column]:
         return {
             "execution_id": self._text("execution_id", scope.execution_id),
             "team_id": self._text("team_id", scope.team_id),
@@ -559,10 +585,13 @@ class _RowMaker:
             raise UnstorableValueError(f"{name} holds half a surrogate pair, which the journal cannot keep as a name")
         return redacted
 
-    def _json_or_null(self, name: str, value: JsonValue) -> str | None:
+    def _json_or_null(self, name: str, value: JsonValue) -> str | bytes | None:
         return None if value is None else self._json(name, value)
 
-    def _json(self, name: str, value: JsonValue) -> str:
+    def _json(self, name: str, value: JsonValue) -> str | bytes:
+        return packed(self._json_text(name, value))
+
+    def _json_text(self, name: str, value: JsonValue) -> str:
         try:
             text = value if isinstance(value, RedactedJson) else self._redactor.json_text(value)
         except (TypeError, ValueError, RecursionError) as error:
@@ -604,13 +633,13 @@ def _started_call(row: sqlite3.Row) -> StartedCall:
 
 
 def _spent(row: sqlite3.Row) -> CallSpend:
-    attempts = [Attempt.model_validate(one) for one in json.loads(row["attempts"])]
+    attempts = [Attempt.model_validate(one) for one in value_of(row["attempts"])]
     lost = [one for one in attempts if one.lost_tokens is not None]
     return CallSpend.model_validate(
         {
             **_plain(row, ("model", "cost_usd")),
             "scope": _scope(row),
-            "usage": json.loads(row["usage"]),
+            "usage": value_of(row["usage"]),
             "lost_attempts": len(lost),
             "lost_tokens": sum(one.lost_tokens or 0 for one in lost),
             "lost_usd": _all_or_none([one.lost_usd for one in lost]),
@@ -650,7 +679,26 @@ def _lengths(spans: Mapping[str | None, tuple[str, str]]) -> dict[str | None, fl
 def _call(row: sqlite3.Row) -> ModelCall:
     plain = ("call_id", "key", "occurrence", "model", "cost_usd", "started_at", "ended_at")
     bodies = ("request", "answer", "failure", "usage", "attempts")
-    return ModelCall.model_validate({**_plain(row, plain), **_bodies(row, bodies), "scope": _scope(row)})
+    pruned = row["request"] is None
+    return ModelCall.model_validate(
+        {**_plain(row, plain), **_bodies(row, bodies), "scope": _scope(row), "pruned": pruned}
+    )
+
+
+def _call_line(row: sqlite3.Row) -> CallLine:
+    failure, usage = value_of(row["failure"]), value_of(row["usage"])
+    return CallLine(
+        scope=CallScope(**_scope(row)),
+        outcome="answered" if failure is None else failure["error"],
+        message=None if failure is None else failure["message"],
+        usage=usage,
+        attempts=len(value_of(row["attempts"])),
+        **_plain(row, ("call_id", "model", "cost_usd", "started_at", "ended_at")),
+    )
+
+
+def _pruned_at(row: sqlite3.Row) -> datetime:
+    return datetime.fromisoformat(row["pruned_at"])
 
 
 def _tool_result(row: sqlite3.Row) -> ToolResult:
@@ -686,7 +734,7 @@ def _plain(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _bodies(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
-    return {name: None if row[name] is None else json.loads(row[name]) for name in names}
+    return {name: value_of(row[name]) for name in names}
 
 
 # --- SQL --------------------------------------------------------------------------------------------------------------
@@ -707,10 +755,15 @@ _STARTED_RUNS = """
     WITH RECURSIVE ids (id) AS (
         SELECT min(execution_id) FROM events
         UNION ALL SELECT (SELECT min(execution_id) FROM events WHERE execution_id > id) FROM ids WHERE id IS NOT NULL)
-    SELECT execution_id, position, at AS started_at, json_extract(payload, '$.user_prompt') AS user_prompt,
-        (SELECT count(*) FROM json_each(payload, '$.team_names')) AS total_teams
+    SELECT execution_id, position, at AS started_at, json_extract(unpacked(payload), '$.user_prompt') AS user_prompt,
+        (SELECT count(*) FROM json_each(unpacked(payload), '$.team_names')) AS total_teams
     FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
     WHERE kind = 'RunStarted'"""
+_CALL_LINES = """
+    SELECT call_id, execution_id, team_id, round_number, role, agent_name, model, failure, usage, cost_usd, attempts,
+        started_at, ended_at
+    FROM calls WHERE execution_id = ?1 AND (?2 IS NULL OR team_id = ?2) AND (?3 IS NULL OR role = ?3)
+        AND (?4 IS NULL OR round_number = ?4) ORDER BY id"""
 _LATEST = """
     SELECT * FROM events WHERE position IN (
         SELECT max(position) FROM events WHERE execution_id = ? AND kind = ? GROUP BY team_id)"""
@@ -736,5 +789,5 @@ _LAST_SEQUENCES = """
     SELECT team_id, max(sequence) AS last FROM events WHERE execution_id = ? GROUP BY team_id"""
 _MEMBER_CALLS = """
     SELECT execution_id, team_id, round_number, role, agent_name, tool, key, occurrence, arguments,
-        json_remove(result, '$.all_messages') AS result, started_at, ended_at
+        json_remove(unpacked(result), '$.all_messages') AS result, started_at, ended_at
     FROM tool_results WHERE execution_id = ? AND role = 'leader' ORDER BY id"""

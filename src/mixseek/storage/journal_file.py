@@ -1,7 +1,7 @@
 """The journal's file: how it is opened, which tables it has, and what SQLite's errors mean for whoever sees them.
 
-Large JSON bodies are TEXT columns. A later version may keep them as compressed BLOBs beside these: the type of the
-value tells them apart.
+Large JSON bodies are compressed BLOBs in columns of TEXT; the type of the value tells them apart
+(:mod:`mixseek.storage.bodies`).
 """
 
 import logging
@@ -24,6 +24,8 @@ from mixseek.errors import (
     DatabaseWriteError,
     StorageError,
 )
+from mixseek.storage.bodies import register
+from mixseek.storage.journal_log import keep_torn_log
 from mixseek.storage.journal_records import DERIVED
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named, process_named
 
@@ -33,6 +35,7 @@ __all__ = [
     "delete_rows",
     "file_identity",
     "forget_after_fork",
+    "give_back_room",
     "journal_version",
     "may_pass",
     "open_for_reading",
@@ -106,12 +109,15 @@ def _open_existing(path: Path, wait_seconds: float) -> sqlite3.Connection:
     )
     try:
         # Refused before anything is changed: switching to WAL would already write into the file.
-        journal_version(connection, path)
+        if journal_version(connection, path) == 0:
+            # Only a file without tables can still choose: one that can give back room without being written anew.
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         # SQLite may answer this one "busy" without waiting, as when two processes make the file together.
         _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL").fetchone(), wait_seconds)
         connection.execute("PRAGMA synchronous=FULL")
         # Otherwise the file of the log keeps the size of the largest burst for ever.
         connection.execute("PRAGMA journal_size_limit=67108864")
+        keep_torn_log(connection, path)
         _bring_up_to_date(connection, path)
     except BaseException:
         connection.close()
@@ -128,6 +134,7 @@ def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | No
         f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=wait_seconds, check_same_thread=False
     )
     connection.row_factory = sqlite3.Row
+    register(connection)
     try:
         version = journal_version(connection, path)
         if 0 < version < len(_MIGRATIONS):
@@ -159,7 +166,9 @@ def delete_rows(path: Path, execution_id: str, wait_seconds: float) -> int:
         try:
             # What is deleted is not wanted any more: it must not stay readable in pages that are free.
             connection.execute("PRAGMA secure_delete=ON")
-            return _delete(connection, execution_id)
+            deleted = _delete(connection, execution_id)
+            give_back_room(connection)
+            return deleted
         finally:
             connection.close()
     except sqlite3.Error as error:
@@ -170,7 +179,7 @@ def _delete(connection: sqlite3.Connection, execution_id: str) -> int:
     deleted, derived = 0, f"{execution_id}{DERIVED}"
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for table in ("calls", "started_calls", "tool_results", "prompts", "events", "places"):
+        for table in _tables_of_executions(connection):
             deleted += connection.execute(
                 f"DELETE FROM {table} WHERE execution_id = ? OR (execution_id >= ? AND execution_id < ?)",  # noqa: S608
                 (execution_id, derived, f"{derived}\U0010ffff"),
@@ -197,6 +206,33 @@ def begin(connection: sqlite3.Connection, path: Path, wait_seconds: float) -> No
 def _begin(connection: sqlite3.Connection, wait_seconds: float) -> None:
     connection.execute(f"PRAGMA busy_timeout={round(wait_seconds * 1000)}")
     connection.execute("BEGIN IMMEDIATE")
+
+
+def give_back_room(connection: sqlite3.Connection) -> None:
+    """Make the file as small as what it holds, in short steps between which others write."""
+    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    if mode != _INCREMENTAL:
+        # A file of an older version: written anew once, in one piece.
+        connection.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")
+        connection.execute("VACUUM")
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    for _ in range(0, free, _PAGES_AT_ONCE):
+        connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+_INCREMENTAL = 2
+_PAGES_AT_ONCE = 1000
+
+
+def _tables_of_executions(connection: sqlite3.Connection) -> list[str]:
+    """Every table with rows of executions, whichever migration made it."""
+    return [name for (name,) in connection.execute(_TABLES_OF_EXECUTIONS).fetchall()]
+
+
+_TABLES_OF_EXECUTIONS = """
+    SELECT name FROM sqlite_master AS t WHERE type = 'table'
+    AND EXISTS (SELECT 1 FROM pragma_table_info(t.name) AS c WHERE c.name = 'execution_id') ORDER BY name"""
 
 
 def _patiently(action: Callable[[], _T], seconds: float) -> _T:
@@ -254,8 +290,17 @@ def _m002_places(db: sqlite3.Connection) -> None:
     )
 
 
+def _m003_compressed_bodies_and_pruned_executions(db: sqlite3.Connection) -> None:
+    """From here on bodies may be compressed, which an older version could not read, and be dropped by ``prune``."""
+    db.execute("CREATE TABLE pruned (execution_id TEXT PRIMARY KEY, pruned_at TEXT NOT NULL)")
+
+
 # Appended to, never edited: a file remembers how many of these it has seen.
-_MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_m001_create_tables, _m002_places)
+_MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    _m001_create_tables,
+    _m002_places,
+    _m003_compressed_bodies_and_pruned_executions,
+)
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:

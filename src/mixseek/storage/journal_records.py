@@ -19,6 +19,7 @@ from mixseek.redaction import RedactedJson, Redactor
 __all__ = [
     "Attempt",
     "CallFailure",
+    "CallLine",
     "CallScope",
     "CallSpend",
     "JournalEvent",
@@ -127,12 +128,31 @@ class ModelCall(Record):
     attempts: tuple[Attempt, ...] = ()
     started_at: AwareDatetime
     ended_at: AwareDatetime
+    pruned: bool = False
+    """Whether request and answer were dropped to save room; what the call cost is still known."""
 
     @model_validator(mode="after")
     def _answered_or_failed(self) -> Self:
-        if (self.answer is None) == (self.failure is None):
+        if (self.answer is None) == (self.failure is None) and not self.pruned:
             raise ValueError("a call that ended has either an answer or a failure")
         return self
+
+
+class CallLine(Record):
+    """A call in a few values, without what was asked and answered."""
+
+    call_id: str
+    scope: CallScope
+    model: str
+    outcome: str
+    """``answered``, or the kind of error."""
+    message: str | None = None
+    """Why it failed."""
+    usage: Usage
+    cost_usd: float | None
+    attempts: int
+    started_at: AwareDatetime
+    ended_at: AwareDatetime
 
 
 class ToolResult(Record):

@@ -34,9 +34,11 @@ from mixseek.storage.journal_file import (
 )
 from mixseek.storage.places import BEAT_SECONDS, HeldPlace, beat, check, leave
 
-__all__ = ["JournalWriter", "Row", "lease_writer"]
+__all__ = ["Column", "JournalWriter", "Row", "lease_writer"]
 
 _log = logging.getLogger(__name__)
+
+Column = str | bytes | int | float | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Row:
     """One row to add: a table and its columns."""
 
     table: str
-    columns: Mapping[str, str | int | float | None]
+    columns: Mapping[str, Column]
 
 
 @dataclass(eq=False)

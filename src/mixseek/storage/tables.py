@@ -23,8 +23,10 @@ __all__ = [
     "MODEL_USAGE",
     "ROUND_HISTORY",
     "ROUND_STATUS",
+    "TABLES",
     "Row",
     "Table",
+    "put_back",
     "transaction",
     "upsert",
 ]
@@ -129,6 +131,8 @@ MODEL_USAGE = Table(
     ),
     (*_ROUND, "role", "agent_name", "model"),
 )
+TABLES = (LEADER_BOARD, ROUND_STATUS, ROUND_HISTORY, MODEL_USAGE, ATTACHMENTS, EXECUTION_SUMMARY)
+"""Every table with rows of executions."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,11 @@ class Row:
 
     def __getitem__(self, column: str) -> Any:
         return self.values[self.table.columns.index(column)]
+
+    def changed(self, **values: Any) -> "Row":
+        """The same row with other values in these columns."""
+        columns = zip(self.table.columns, self.values, strict=True)
+        return replace(self, values=tuple(values.get(name, value) for name, value in columns))
 
     def redacted(self, redactor: Redactor) -> "Row":
         """The same row without secrets; what identifies it stays as it is."""
@@ -180,6 +189,29 @@ def upsert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
             _in_transaction(connection, groups, _insert)
     except duckdb.ConstraintException:
         _in_transaction(connection, groups, _update_or_insert)
+
+
+def put_back(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row], *, only_missing: bool) -> tuple[int, int]:
+    """Let the tables hold exactly these rows for their keys, times included; how many were added, how many changed."""
+    added = changed = 0
+    with transaction(connection):
+        for group in _by_table(rows):
+            there = _rows_there(connection, group)
+            if fresh := [row for row in group if row.key not in there]:
+                _insert(connection, fresh)
+            other = [row for row in group if row.key in there and there[row.key] != row.values and not only_missing]
+            for row in other:
+                _set(connection, row, [name for name in row.table.columns if name not in row.table.key])
+            added, changed = added + len(fresh), changed + len(other)
+    return added, changed
+
+
+def _rows_there(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    table = rows[0].table
+    key, wanted = ", ".join(table.key), _placeholders(len(rows), len(table.key))
+    sql = f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE ({key}) IN (VALUES {wanted})"  # noqa: S608 our own names
+    found = connection.execute(sql, [part for row in rows for part in row.key]).fetchall()
+    return {row.key: row.values for row in (Row(table, values) for values in found)}
 
 
 def _by_table(rows: Iterable[Row]) -> list[list[Row]]:
@@ -242,11 +274,15 @@ def _insert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
 
 
 def _update(connection: duckdb.DuckDBPyConnection, row: Row) -> None:
+    _set(connection, row, row.table.changing)
+
+
+def _set(connection: duckdb.DuckDBPyConnection, row: Row, columns: Sequence[str]) -> None:
     table = row.table
-    settings = ", ".join(f"{name} = ?" for name in table.changing)
+    settings = ", ".join(f"{name} = ?" for name in columns)
     where = " AND ".join(f"{name} = ?" for name in table.key)
     sql = f"UPDATE {table.name} SET {settings} WHERE {where}"  # noqa: S608 our own names
-    connection.execute(sql, [*(row[name] for name in table.changing), *row.key])
+    connection.execute(sql, [*(row[name] for name in columns), *row.key])
 
 
 def _placeholders(rows: int, columns: int) -> str:

@@ -1,0 +1,347 @@
+"""``mixseek journal``: what happened as it was kept: events as they come, calls with their cost, and a check of it."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from mixseek.cli.completion import complete_execution
+from mixseek.cli.output import (
+    Format,
+    FormatOption,
+    WorkspaceOption,
+    print_document,
+    print_json,
+    print_line,
+    rounded,
+    use_format,
+)
+from mixseek.cli.stored import IdArgument, Place, duration, money, open_place, tokens
+from mixseek.cli.tables import Column, print_table
+from mixseek.report.reading import LAST
+from mixseek.report.tabular import csv_text
+from mixseek.storage.executions import StoredExecutions
+from mixseek.storage.journal import CallLine, Journal, JournalEvent, ModelCall
+from mixseek.storage.journal_checks import JournalCheck, check_journal
+from mixseek.storage.playing import is_playing
+
+__all__ = ["app"]
+
+EXIT_FAULTS = 1
+
+app = typer.Typer(
+    help="""Look into the journal: what happened, call by call.
+
+    \b
+    Examples:
+      mixseek journal tail --follow
+      mixseek journal calls last --role leader
+      mixseek journal verify
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+_LOOK_SECONDS = 0.5
+_ENDS = frozenset({"RunFinished", "RunInterrupted"})
+
+
+# --- tail -------------------------------------------------------------------------------------------------------------
+
+
+@app.command("tail")
+def tail(
+    execution: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            help="Only this execution: its id, the beginning of it, or last.",
+            show_default=False,
+            autocompletion=complete_execution,
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what happens; of one execution, until it ends.")
+    ] = False,
+    count: Annotated[int, typer.Option("--lines", "-n", min=0, help="So many events that happened before.")] = 20,
+    output: Annotated[Format, typer.Option("--format", help="How to answer; json is one document for each event.")] = (
+        Format.TEXT
+    ),
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Print the newest events of the workspace or of one execution, also while a run goes on in another process.
+
+    A line has the time in UTC, the beginning of the execution's id, the team and what happened.
+
+    \b
+    Examples:
+      mixseek journal tail
+      mixseek journal tail last --follow
+      mixseek journal tail 3f2a -n 100 --format json
+    """
+    use_format(output)
+    place = open_place(workspace)
+    asyncio.run(_tail(place, None if execution is None else place.find(execution), count, follow, output))
+
+
+async def _tail(place: Place, execution_id: str | None, count: int, follow: bool, output: Format) -> None:
+    async with Journal(place.workspace.journal) as journal:
+        # One more than is shown: without any there would be no position to go on from.
+        newest = await journal.last_events(execution_id, count=max(count, 1))
+        _print_events(place, newest[-count:] if count else [], output)
+        while follow:
+            # Asked before the last look, so that nothing which came meanwhile is missed.
+            is_over = _is_over(place, execution_id, newest)
+            news = await journal.events(execution_id, after=newest[-1].position or 0 if newest else 0)
+            _print_events(place, news, output)
+            newest = news or newest
+            if is_over:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _is_over(place: Place, execution_id: str | None, newest: Sequence[JournalEvent]) -> bool:
+    """Whether nothing more comes: nobody plays the execution, which is not known everywhere, or it has ended."""
+    if execution_id is None or is_playing(place.workspace.database, execution_id):
+        return False
+    return sys.platform == "linux" or any(event.kind in _ENDS for event in newest)
+
+
+def _print_events(place: Place, events: Sequence[JournalEvent], output: Format) -> None:
+    for event in events:
+        if output is Format.JSON:
+            print_document(_one_line(place.redactor.value(event.model_dump(mode="json"))) + "\n")
+        else:
+            print_line(place.redactor.text(_event_line(event)))
+
+
+def _one_line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, default=str)
+
+
+def _event_line(event: JournalEvent) -> str:
+    told = event.payload if isinstance(event.payload, dict) else {}
+    words = [
+        f"{name.removesuffix('_name')} {_short(told[name])}" for name in _WORTH_TELLING if told.get(name) is not None
+    ]
+    rest = f"  {', '.join(words)}" if words else ""
+    return f"{event.at:%Y-%m-%d %H:%M:%S}  {event.execution_id[:8]}  {event.team_id or '-'}  {event.kind}{rest}"
+
+
+_WORTH_TELLING = (
+    "round_number",
+    "attempt",
+    "role",
+    "agent_name",
+    "tool",
+    "model",
+    "score",
+    "seconds",
+    "input_tokens",
+    "output_tokens",
+    "cost_usd",
+    "exit_reason",
+    "reason",
+    "error",
+    "task",
+    "submission_content",
+    "user_prompt",
+)
+_LONGEST_WORD = 60
+
+
+def _short(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= _LONGEST_WORD else f"{text[: _LONGEST_WORD - 1]}…"
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+class CallsFormat(StrEnum):
+    """How calls are listed."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+_COLUMNS = (
+    Column("Team", elastic=True),
+    Column("Round", right=True),
+    Column("Role"),
+    Column("Agent", elastic=True),
+    Column("Model", elastic=True),
+    Column("Outcome"),
+    Column("Tries", right=True),
+    Column("In", right=True),
+    Column("Out", right=True),
+    Column("USD", right=True),
+    Column("Time", right=True),
+)
+_FIELDS = (
+    "call_id",
+    "execution_id",
+    "team_id",
+    "round",
+    "role",
+    "agent",
+    "model",
+    "outcome",
+    "message",
+    "attempts",
+    "requests",
+    "input_tokens",
+    "output_tokens",
+    "cost_usd",
+    "seconds",
+    "started_at",
+    "ended_at",
+)
+
+
+@app.command("calls")
+def calls(
+    execution: IdArgument = LAST,
+    team: Annotated[str | None, typer.Option("--team", metavar="ID", help="Only calls of this team.")] = None,
+    number: Annotated[int | None, typer.Option("--round", metavar="N", min=1, help="Only calls of this round.")] = None,
+    role: Annotated[
+        str | None, typer.Option("--role", help="Only calls of this role: leader, member, evaluator or judgment.")
+    ] = None,
+    bodies: Annotated[
+        bool, typer.Option("--bodies", help="With what was asked and answered; for -f json and -f csv.")
+    ] = False,
+    output: Annotated[CallsFormat, typer.Option("--format", "-f", help="How to answer.")] = CallsFormat.TEXT,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """List the model calls of one execution in the order they ended: whose, which model, what came of it, its cost.
+
+    \b
+    Examples:
+      mixseek journal calls
+      mixseek journal calls 3f2a --team analysts --round 2 --role evaluator
+      mixseek journal calls last -f json --bodies
+    """
+    use_format(Format.JSON if output is CallsFormat.JSON else Format.TEXT)
+    place = open_place(workspace)
+    found = asyncio.run(_calls(place, place.find(execution), team, number, role, bodies=bodies))
+    if output is CallsFormat.JSON:
+        print_json(place.redactor.value(rounded(found)))
+    elif output is CallsFormat.CSV:
+        names = (*_FIELDS, *(("request", "answer") if bodies else ()))
+        rows = [[_cell(line.get(name), place) for name in names] for line in found]
+        print_document(csv_text(names, rows))
+    else:
+        print_table(_COLUMNS, [[place.redactor.text(cell) for cell in _cells(line)] for line in found])
+        print_line(_total_line(found))
+
+
+async def _calls(
+    place: Place, execution_id: str, team: str | None, number: int | None, role: str | None, *, bodies: bool
+) -> list[dict[str, Any]]:
+    async with Journal(place.workspace.journal) as journal:
+        lines = await journal.call_lines(execution_id, team_id=team, round_number=number, role=role)
+        whole = {call.call_id: call for call in await journal.calls(execution_id, team)} if bodies else {}
+    return [{**_fields(line), **_bodies(whole.get(line.call_id))} for line in lines]
+
+
+def _fields(line: CallLine) -> dict[str, Any]:
+    return {
+        "call_id": line.call_id,
+        "execution_id": line.scope.execution_id,
+        "team_id": line.scope.team_id,
+        "round": line.scope.round_number,
+        "role": line.scope.role,
+        "agent": line.scope.agent_name,
+        "model": line.model,
+        "outcome": line.outcome,
+        "message": line.message,
+        "attempts": line.attempts,
+        "requests": line.usage.requests,
+        "input_tokens": line.usage.input_tokens,
+        "output_tokens": line.usage.output_tokens,
+        "cost_usd": line.cost_usd,
+        "seconds": (line.ended_at - line.started_at).total_seconds(),
+        "started_at": line.started_at.isoformat(),
+        "ended_at": line.ended_at.isoformat(),
+    }
+
+
+def _bodies(call: ModelCall | None) -> dict[str, Any]:
+    return {} if call is None else {"request": call.request, "answer": call.answer, "pruned": call.pruned}
+
+
+def _cell(value: Any, place: Place) -> Any:
+    text = _one_line(value) if isinstance(value, dict | list) else value
+    return place.redactor.text(text) if isinstance(text, str) else text
+
+
+def _cells(line: dict[str, Any]) -> list[str]:
+    return [
+        line["team_id"],
+        str(line["round"]),
+        line["role"],
+        line["agent"],
+        line["model"],
+        line["outcome"],
+        str(line["attempts"]),
+        tokens(line["input_tokens"]),
+        tokens(line["output_tokens"]),
+        money(line["cost_usd"]),
+        duration(line["seconds"]),
+    ]
+
+
+def _total_line(lines: Sequence[dict[str, Any]]) -> str:
+    costs = [line["cost_usd"] for line in lines]
+    cost = None if None in costs else sum(costs)
+    spent = tokens(sum(line["input_tokens"] + line["output_tokens"] for line in lines))
+    return f"{len(lines)} call{'s' * (len(lines) != 1)}, {spent} tokens, {money(cost)} USD"
+
+
+# --- verify -----------------------------------------------------------------------------------------------------------
+
+_MOST_FAULTS = 50
+
+
+@app.command("verify")
+def verify(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = None) -> None:
+    """Check the journal: the file, every body, keys, starts of calls, gaps between events, and bills.
+
+    Exit codes: 0 nothing is wrong, 1 something is, which is told, 2 a mistake, or a file that cannot be read at all.
+
+    \b
+    Examples:
+      mixseek journal verify
+      mixseek journal verify -w my-workspace -f json
+    """
+    use_format(output)
+    place = open_place(workspace)
+    check = asyncio.run(_verified(place))
+    if output is Format.JSON:
+        print_json(place.redactor.value({**asdict(check), "faults": list(check.faults), "ok": not check.faults}))
+    else:
+        for line in _check_lines(check):
+            print_line(place.redactor.text(line))
+    if check.faults:
+        raise typer.Exit(EXIT_FAULTS)
+
+
+async def _verified(place: Place) -> JournalCheck:
+    bills = await StoredExecutions(place.workspace.database).bills()
+    return await asyncio.to_thread(check_journal, place.workspace.journal, bills)
+
+
+def _check_lines(check: JournalCheck) -> list[str]:
+    looked = f"{check.executions} executions, {check.calls} calls, {check.events} events"
+    if not check.faults:
+        return [f"the journal is whole: {looked}"]
+    more = len(check.faults) - _MOST_FAULTS
+    rest = [f"and {more} more; -f json tells all"] if more > 0 else []
+    return [*check.faults[:_MOST_FAULTS], *rest, f"{len(check.faults)} faults in {looked}"]

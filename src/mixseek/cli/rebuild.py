@@ -1,0 +1,50 @@
+"""``mixseek rebuild``: make the rows of the results from the journal."""
+
+import asyncio
+from dataclasses import asdict
+
+import typer
+
+from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
+from mixseek.cli.stored import Place, open_place
+from mixseek.errors import ConfigurationError
+from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.storage.rebuilding import Rebuilt, journal_beside
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command("rebuild")
+def rebuild(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = None) -> None:
+    """Make the rows of every execution in journal.db anew in mixseek.db, as the runs wrote them.
+
+    Rows of executions that the journal does not have stay as they are. A mixseek.db that is missing or cannot be opened
+    is made by whoever needs it first, without this command; this one also makes one that opens but cannot be read. A
+    broken file is kept under another name. Of executions that are being played only missing rows are made.
+
+    \b
+    Examples:
+      mixseek rebuild
+      mixseek rebuild -w my-workspace -f json
+    """
+    use_format(output)
+    place = open_place(workspace)
+    rebuilt = asyncio.run(_rebuilt(place))
+    if output is Format.JSON:
+        print_json({**asdict(rebuilt), "executions": list(rebuilt.executions)})
+        return
+    count = len(rebuilt.executions)
+    print_line(
+        f"{count} execution{'s' * (count != 1)} in the journal: {rebuilt.added} rows added, {rebuilt.changed} changed"
+    )
+    if rebuilt.others:
+        print_line(f"{rebuilt.others} other executions in mixseek.db stay as they are")
+
+
+async def _rebuilt(place: Place) -> Rebuilt:
+    if journal_beside(place.workspace.database) is None:
+        raise ConfigurationError(f"{str(place.workspace.journal)!r} holds no execution to make anything from")
+    async with AggregationStore(place.workspace.root, redactor=place.redactor) as store:
+        return await store.rebuild()

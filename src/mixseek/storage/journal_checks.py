@@ -1,0 +1,201 @@
+"""Whether a journal is whole: the file by SQLite's own check, and what it holds by what has to be true of it."""
+
+import re
+import sqlite3
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+from mixseek.records import ModelUsage
+from mixseek.storage.bodies import value_of
+from mixseek.storage.journal_file import open_for_reading, read_error
+
+__all__ = ["JournalCheck", "check_journal"]
+
+_WAIT_SECONDS = 60.0
+_KEY = re.compile(r"[0-9a-f]{64}")
+_Line = tuple[str, str, int, str, str, str]
+
+
+@dataclass(frozen=True)
+class JournalCheck:
+    """What was looked at, and what is wrong."""
+
+    executions: int
+    calls: int
+    events: int
+    faults: tuple[str, ...]
+
+
+def check_journal(path: Path, bills: Iterable[ModelUsage] = ()) -> JournalCheck:
+    """Look at every row; ``bills`` are the lines of ``mixseek.db``, which the calls have to add up to."""
+    try:
+        connection = open_for_reading(path, _WAIT_SECONDS)
+        if connection is None:
+            return JournalCheck(0, 0, 0, ())
+        with closing(connection):
+            return _checked(connection, list(bills))
+    except sqlite3.Error as error:
+        raise read_error(path, error) from error
+
+
+def _checked(connection: sqlite3.Connection, bills: list[ModelUsage]) -> JournalCheck:
+    broken = [f"file: {told}" for (told,) in connection.execute("PRAGMA integrity_check(20)") if told != "ok"]
+    # Rows of a file whose pages make no sense say nothing more.
+    faults = broken or [fault for check in _CHECKS for fault in check(connection)]
+    if not broken:
+        faults += _wrong_totals(connection, bills)
+    calls, events = (connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("calls", "events"))  # noqa: S608
+    (executions,) = connection.execute("SELECT count(DISTINCT execution_id) FROM events").fetchone()
+    return JournalCheck(executions, calls, events, tuple(faults))
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+_BODIES = {
+    "calls": ("request", "answer", "failure", "usage", "attempts"),
+    "tool_results": ("arguments", "result"),
+    "prompts": ("text", "ranking"),
+    "events": ("payload",),
+}
+
+
+def _unreadable_bodies(connection: sqlite3.Connection) -> Iterator[str]:
+    for table, columns in _BODIES.items():
+        for row in connection.execute(f"SELECT rowid AS number, execution_id, {', '.join(columns)} FROM {table}"):  # noqa: S608
+            for column in columns:
+                if fault := _fault_in(row[column]):
+                    yield f"{table} {row['number']} of {row['execution_id']}: {column} is no readable JSON ({fault})"
+
+
+def _fault_in(body: Any) -> str | None:
+    try:
+        value_of(body)
+    except (ValueError, TypeError, zlib.error) as error:
+        return str(error)
+    return None
+
+
+def _missing_bodies(connection: sqlite3.Connection) -> Iterator[str]:
+    """A call has its request, and an answer or a failure, unless it was pruned."""
+    for row in connection.execute(_WITHOUT_BODIES):
+        yield f"call {row['call_id']} of {row['execution_id']} has lost what was asked or answered, and was not pruned"
+
+
+_WITHOUT_BODIES = """
+    SELECT call_id, execution_id FROM calls
+    WHERE (request IS NULL OR (answer IS NULL) = (failure IS NULL))
+        AND execution_id NOT IN (SELECT execution_id FROM pruned)"""
+
+
+# --- keys, starts and sequences ---------------------------------------------------------------------------------------
+
+
+def _odd_keys(connection: sqlite3.Connection) -> Iterator[str]:
+    for table in ("calls", "started_calls", "tool_results"):
+        for row in connection.execute(f"SELECT rowid AS number, execution_id, key FROM {table}"):  # noqa: S608 our names
+            if not isinstance(row["key"], str) or not _KEY.fullmatch(row["key"]):
+                yield f"{table} {row['number']} of {row['execution_id']}: {row['key']!r} is no key"
+
+
+def _calls_without_start(connection: sqlite3.Connection) -> Iterator[str]:
+    for row in connection.execute(_STARTS):
+        what = "was never started" if row["started"] is None else "was started as another call"
+        yield f"call {row['call_id']} of {row['execution_id']} {what}"
+
+
+_STARTS = """
+    SELECT c.call_id, c.execution_id, s.call_id AS started FROM calls AS c LEFT JOIN started_calls AS s USING (call_id)
+    WHERE s.call_id IS NULL OR (s.execution_id, s.team_id, s.round_number, s.role, s.agent_name, s.key, s.occurrence)
+        <> (c.execution_id, c.team_id, c.round_number, c.role, c.agent_name, c.key, c.occurrence)"""
+
+
+def _gaps(connection: sqlite3.Connection) -> Iterator[str]:
+    """Events are numbered from 0 for each team, and for the execution itself, and none is ever taken away alone."""
+    for row in connection.execute(_SEQUENCES):
+        whose = "the execution itself" if row["team_id"] is None else f"team {row['team_id']!r}"
+        yield (
+            f"events of {whose} in {row['execution_id']}: {row['last'] + 1 - row['known']} "
+            f"of {row['last'] + 1} are missing"
+        )
+
+
+_SEQUENCES = """
+    SELECT execution_id, team_id, count(*) AS known, max(sequence) AS last FROM events
+    GROUP BY execution_id, team_id HAVING count(*) <> max(sequence) + 1"""
+
+_CHECKS: tuple[Callable[[sqlite3.Connection], Iterator[str]], ...] = (
+    _unreadable_bodies,
+    _missing_bodies,
+    _odd_keys,
+    _calls_without_start,
+    _gaps,
+)
+
+
+# --- totals -----------------------------------------------------------------------------------------------------------
+
+
+def _wrong_totals(connection: sqlite3.Connection, bills: list[ModelUsage]) -> Iterator[str]:
+    """The calls of an execution that came to its end add up to its bill, line for line."""
+    ended = {row["execution_id"] for row in connection.execute(_ENDED)}
+    billed = {_line(line): line for line in bills if line.execution_id in ended and _counts(line)}
+    called = {_line(line): line for line in _sums(connection, ended) if _counts(line)}
+    for line in sorted({*billed, *called} if billed else ()):
+        told, summed = _shown(billed.get(line)), _shown(called.get(line))
+        if not _agree(billed.get(line), called.get(line)):
+            execution, team, number, role, agent, model = line
+            whose = f"{role} {agent!r} ({model}) of team {team!r} in round {number} of {execution}"
+            yield f"bill of {whose}: {told}; its calls: {summed}"
+
+
+def _line(line: ModelUsage) -> _Line:
+    return line.execution_id, line.team_id, line.round_number, line.role, line.agent_name, line.model
+
+
+def _counts(line: ModelUsage) -> bool:
+    return bool(line.requests or line.input_tokens or line.output_tokens)
+
+
+def _sums(connection: sqlite3.Connection, ended: set[str]) -> Iterator[ModelUsage]:
+    sums: dict[_Line, ModelUsage] = {}
+    for row in connection.execute(_PAID):
+        if row["execution_id"] in ended:
+            usage = value_of(row["usage"])
+            line = ModelUsage(
+                **{name: row[name] for name in ("execution_id", "team_id", "round_number", "role", "agent_name")},
+                **{name: row[name] for name in ("model", "cost_usd")},
+                **{name: usage[name] for name in ("requests", "input_tokens", "output_tokens")},
+            )
+            sums[_line(line)] = sums[_line(line)].plus(line) if _line(line) in sums else line
+    yield from sums.values()
+
+
+def _agree(one: ModelUsage | None, other: ModelUsage | None) -> bool:
+    if one is None or other is None:
+        return False
+    same = (one.requests, one.input_tokens, one.output_tokens) == (
+        other.requests,
+        other.input_tokens,
+        other.output_tokens,
+    )
+    if one.cost_usd is None or other.cost_usd is None:
+        return same and one.cost_usd is other.cost_usd
+    # Calls that ended at the same moment may have been added up in another order.
+    return same and isclose(one.cost_usd, other.cost_usd, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _shown(line: ModelUsage | None) -> str:
+    if line is None:
+        return "nothing"
+    cost = "" if line.cost_usd is None else f", {line.cost_usd:.6g} USD"
+    return f"{line.requests} requests, {line.input_tokens} + {line.output_tokens} tokens{cost}"
+
+
+_ENDED = "SELECT DISTINCT execution_id FROM events WHERE kind = 'RunFinished'"
+_PAID = """
+    SELECT execution_id, team_id, round_number, role, agent_name, model, cost_usd, usage FROM calls ORDER BY id"""

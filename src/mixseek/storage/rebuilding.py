@@ -1,0 +1,106 @@
+"""Making ``mixseek.db`` from the journal beside it: whole when it is gone or broken, in place when rows are missing.
+
+Whoever calls holds the turn at the file (:mod:`mixseek.storage.turn`), so that several processes that find it missing
+make it once. The rows of executions that the journal does not have are left as they are.
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from mixseek.storage.places import claim
+from mixseek.storage.playing import is_playing
+from mixseek.storage.retelling import executions_kept, retold, takeovers
+from mixseek.storage.tables import TABLES, Row, Table, put_back
+from mixseek.workspace import Workspace
+
+__all__ = ["Rebuilt", "journal_beside", "rebuild_rows", "salvage"]
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 200
+"""Rows in one statement."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What was made from the journal."""
+
+    executions: tuple[str, ...] = ()
+    added: int = 0
+    """Rows that were missing."""
+    changed: int = 0
+    """Rows that said something else."""
+    others: int = 0
+    """Executions in the file that the journal does not have; their rows stay as they are."""
+
+
+def journal_beside(database: Path) -> Path | None:
+    """The journal that tells what this database came from, if it has anything to tell."""
+    workspace = Workspace(database.parent)
+    # A file of another name is somebody's own; nobody says that it belongs to the journal beside it.
+    if database.name != workspace.database.name or not workspace.journal.exists():
+        return None
+    return workspace.journal if executions_kept(workspace.journal) else None
+
+
+def rebuild_rows(connection: duckdb.DuckDBPyConnection, database: Path, journal: Path) -> Rebuilt:
+    """Let the tables hold the rows of every execution of the journal.
+
+    Rows of an execution that is being played are only added: the run writes a row before it tells of it, so what the
+    table has may be newer.
+    """
+    executions, added, changed = dict[str, bool](), 0, 0
+    for part in retold(journal):
+        if part.execution_id not in executions:
+            executions[part.execution_id] = is_playing(database, part.execution_id)
+        for start in range(0, len(part.rows), _AT_ONCE):
+            some = part.rows[start : start + _AT_ONCE]
+            new, other = put_back(connection, some, only_missing=executions[part.execution_id])
+            added, changed = added + new, changed + other
+    for place in takeovers(journal):
+        claim(connection, place)
+    return Rebuilt(tuple(executions), added, changed, _others(connection, executions))
+
+
+def _others(connection: duckdb.DuckDBPyConnection, known: Collection[str]) -> int:
+    ids = " UNION ".join(f"SELECT execution_id FROM {table.name}" for table in TABLES)  # noqa: S608 our own names
+    sql = f"SELECT count(*) FROM ({ids}) WHERE NOT list_contains(?, execution_id)"  # noqa: S608 our own names
+    found = connection.execute(sql, [list(known)]).fetchone()
+    return int(found[0]) if found else 0
+
+
+# --- what a broken file still gives -----------------------------------------------------------------------------------
+
+
+def salvage(connection: duckdb.DuckDBPyConnection, broken: Path, known: Collection[str]) -> dict[str, int]:
+    """Take over the rows of executions the journal does not know, as far as the broken file can be read.
+
+    Gives how many rows came from each table that could be read; one that is not named could not.
+    """
+    try:
+        old = duckdb.connect(str(broken), read_only=True)
+    except (duckdb.Error, OSError):
+        return {}
+    taken: dict[str, int] = {}
+    with old:
+        for table in TABLES:
+            try:
+                rows = _rows_of_others(old, table, known)
+            except (duckdb.Error, OSError):
+                continue
+            for start in range(0, len(rows), _AT_ONCE):
+                put_back(connection, rows[start : start + _AT_ONCE], only_missing=True)
+            taken[table.name] = len(rows)
+    return taken
+
+
+def _rows_of_others(old: duckdb.DuckDBPyConnection, table: Table, known: Collection[str]) -> list[Row]:
+    found = old.execute(
+        f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE NOT list_contains(?, execution_id)",  # noqa: S608 our own names
+        [list(known)],
+    )
+    return [Row(table, values) for values in found.fetchall()]
