@@ -24,7 +24,7 @@ from mixseek.cli.tables import Column, print_table, terminal_width
 from mixseek.errors import ConfigurationError
 from mixseek.report.reading import LAST
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
-from mixseek.report.summing import by_team_role_and_model
+from mixseek.report.summing import by_team_role_and_model, by_team_round_and_role, lost_words
 
 __all__ = ["app"]
 
@@ -39,6 +39,7 @@ _BILL = (
     Column("Out", right=True),
     Column("USD", right=True),
 )
+_BILL_BY_ROUND = (_BILL[0], Column("Round", right=True), Column("Role"), *_BILL[3:])
 
 
 @app.command("show")
@@ -83,7 +84,11 @@ def _only(record: ExecutionRecord, wanted: str) -> ExecutionRecord:
         raise ConfigurationError(f"no team {wanted!r} took part; there are: {known}")
     ids = {team.team_id for team in teams}
     return record.model_copy(
-        update={"teams": teams, "bill": tuple(line for line in record.bill if line.team_id in ids)}
+        update={
+            "teams": teams,
+            "bill": tuple(line for line in record.bill if line.team_id in ids),
+            "lost": tuple(line for line in record.lost if line.team_id in ids),
+        }
     )
 
 
@@ -177,23 +182,26 @@ def _print_member(call: MemberCall) -> None:
 
 
 def _print_bill(record: ExecutionRecord) -> None:
-    if not record.bill:
+    if not record.bill and not record.lost:
         return
     names = {team.team_id: team.team_name for team in record.teams}
     print_line("Bill")
+    by_round = record.ended_by_budget
+    lines = by_team_round_and_role(record.bill) if by_round else by_team_role_and_model(record.bill)
     rows = [
         [
             names.get(line.team_id, line.team_id),
-            line.role,
-            line.model,
+            *([str(line.round_number), line.role] if by_round else [line.role, line.model]),
             tokens(line.requests),
             tokens(line.input_tokens),
             tokens(line.output_tokens),
             money(line.cost_usd),
         ]
-        for line in by_team_role_and_model(record.bill)
+        for line in lines
     ]
-    print_table(_BILL, rows)
+    print_table(_BILL_BY_ROUND if by_round else _BILL, rows)
+    if words := lost_words(record.lost):
+        print_line(words)
     print_line()
 
 

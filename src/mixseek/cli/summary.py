@@ -9,6 +9,7 @@ from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, print_json, print_line, print_text, rounded, warn, writes_all
 from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
 from mixseek.redaction import Redactor
+from mixseek.report.summing import by_team_round_and_role, lost_words
 
 __all__ = ["print_summary", "tell_of_interruption"]
 
@@ -55,7 +56,10 @@ def _lines(summary: ExecutionSummary, scores: Scores) -> list[str]:
         lines += ["", "Failed or interrupted" if summary.interrupted else "Failed"]
         lines += [f"  {_named(one.team_name, one.team_id)}: {one.error_message}" for one in summary.failed_teams_info]
     took = bill_words(summary.usage, summary.cost_usd, summary.total_execution_time_seconds)
-    lines += ["", *_bill(summary.bill), took, f"Execution {summary.execution_id}", ""]
+    by_round = any(entry.exit_reason == "budget_exhausted" for entry in summary.team_results)
+    bill = _bill_by_round(summary) if by_round else _bill(summary.bill)
+    lost = lost_words(summary.lost)
+    lines += ["", *bill, took, *([lost] if lost else []), f"Execution {summary.execution_id}", ""]
     return lines
 
 
@@ -78,6 +82,17 @@ def _result(entry: LeaderBoardEntry) -> str:
     score = "unscored" if entry.score is None else f"{entry.score:.2f}"
     reason = f", {entry.exit_reason}" if entry.exit_reason else ""
     return f"{_named(entry.team_name, entry.team_id)}: {score} in round {entry.round_number}{reason}"
+
+
+def _bill_by_round(summary: ExecutionSummary) -> list[str]:
+    """A line for each role in each round of each team: where the money of a run went that was ended by its budget."""
+    names = {entry.team_id: entry.team_name for entry in summary.team_results}
+    names |= {one.team_id: one.team_name for one in summary.failed_teams_info}
+    return ["Bill by team, round and role"] + [
+        f"  {_named(names.get(line.team_id, line.team_id), line.team_id)}, round {line.round_number}, {line.role}: "
+        f"{_calls(line.requests)}, {line.input_tokens} tokens in, {line.output_tokens} out, {cost_words(line.cost_usd)}"
+        for line in by_team_round_and_role(summary.bill)
+    ]
 
 
 def _bill(bill: Sequence[ModelUsage]) -> list[str]:

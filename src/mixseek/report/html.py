@@ -28,6 +28,7 @@ from mixseek.report.chart import chart_of, shorten, show_score
 from mixseek.report.markdown import MarkdownRenderer, plain, readable
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
+from mixseek.report.summing import lost_words
 from mixseek.whole_file import write_whole
 from mixseek.workspace import Workspace
 
@@ -51,6 +52,7 @@ def render(record: ExecutionRecord) -> str:
             charts={"wide": chart_of(record, _WIDE), "narrow": chart_of(record, _NARROW)},
             last_round=max((each.round_number for team in record.teams for each in team.rounds), default=0),
             spent=_Spent(record.bill),
+            lost=lost_words(record.lost),
             prose=_Prose(MarkdownRenderer()),
         )
     )

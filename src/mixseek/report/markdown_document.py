@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
-from mixseek.report.summing import by_team_role_and_model
+from mixseek.report.summing import by_team_role_and_model, lost_words
 
 __all__ = ["render"]
 
@@ -31,7 +31,7 @@ def render(record: ExecutionRecord) -> str:
         _answer(record),
         f"## Leader board\n\n{_board(record)}",
         *map(_team, record.teams),
-        f"## Bill\n\n{_bill(record)}" if record.bill else "",
+        f"## Bill\n\n{_bill(record)}" if record.bill or record.lost else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -92,7 +92,9 @@ def _bill(record: ExecutionRecord) -> str:
         )
         for line in by_team_role_and_model(record.bill)
     ]
-    return _table(("Team", "Role", "Model", "Calls >", "Tokens in >", "Tokens out >", "USD >"), rows)
+    table = _table(("Team", "Role", "Model", "Calls >", "Tokens in >", "Tokens out >", "USD >"), rows)
+    lost = lost_words(record.lost)
+    return table if lost is None else f"{table}\n\n{lost}"
 
 
 # --- teams and rounds -------------------------------------------------------------------------------------------------

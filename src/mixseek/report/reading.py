@@ -17,6 +17,7 @@ from mixseek.records import (
     ExecutionStatus,
     ExitReason,
     ImprovementJudgment,
+    LostUsage,
     ModelUsage,
     Standing,
     Usage,
@@ -74,6 +75,9 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
     async with Journal(workspace.journal) as journal:
         kept = await _if_readable(_read_journal(journal, execution_id), _Kept())
         stored = await StoredExecutions(workspace.database).rows_of(execution_id, members=kept.started is None)
+        if _has_budget(kept.begun.get("configuration")):
+            lost = await _if_readable(_read_lost(journal, execution_id), ())
+            kept = replace(kept, lost=lost)
         if stored.summary is None and kept.finished is None:
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
     if not stored.found and not kept.found:
@@ -170,6 +174,7 @@ class _Kept:
     """Rounds as far as they came: when they began, and what was submitted."""
     calls: tuple[ModelUsage, ...] = ()
     """What calls cost, where no table has it yet."""
+    lost: tuple[LostUsage, ...] = ()
 
     @property
     def found(self) -> bool:
@@ -191,6 +196,24 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
         failures={str(each.team_id): _told(each)["reason"] for each in events if each.kind == "TeamFailed"},
         members=_by_place(await journal.member_calls(execution_id)) if members else {},
     )
+
+
+def _has_budget(configuration: Any) -> bool:
+    """Whether the run or a team of it was played with a budget, by the settings as they were kept."""
+    told = configuration if isinstance(configuration, dict) else {}
+    return any(isinstance(one, dict) and "budget" in one for one in (told.get("orchestrator"), *told.get("teams", ())))
+
+
+async def _read_lost(journal: Journal, execution_id: str) -> tuple[LostUsage, ...]:
+    """What attempts may have cost that nobody knows of, those included that were on their way when a process died."""
+    lines: dict[_LineKey, LostUsage] = {}
+    for call in await journal.spending(execution_id):
+        if call.lost_attempts:
+            costs = {"attempts": call.lost_attempts, "tokens": call.lost_tokens, "cost_usd": call.lost_usd}
+            line = LostUsage.model_validate({**call.scope.model_dump(), "model": call.model, **costs})
+            known = lines.get(_line_key(line))
+            lines[_line_key(line)] = line if known is None else known.plus(line)
+    return tuple(lines[key] for key in sorted(lines))
 
 
 async def _read_open_rounds(journal: Journal, execution_id: str, kept: _Kept) -> _Kept:
@@ -260,7 +283,10 @@ def _bill(stored: Iterable[ModelUsage], calls: Iterable[ModelUsage]) -> tuple[Mo
     return tuple(lines[key] for key in sorted(lines))
 
 
-def _line_key(line: ModelUsage) -> tuple[str, int, str, str, str]:
+_LineKey = tuple[str, int, str, str, str]
+
+
+def _line_key(line: ModelUsage | LostUsage) -> _LineKey:
     return line.team_id, line.round_number, line.role, line.agent_name, line.model
 
 
@@ -297,6 +323,7 @@ def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running
         bill=bill,
         usage=_usage(bill),
         cost_usd=_cost(bill),
+        lost=kept.lost,
         attachments=stored.attachments or tuple(AttachmentInfo(**one) for one in begun.get("attachments", ())),
         reference=begun.get("reference"),
         configuration=begun.get("configuration"),

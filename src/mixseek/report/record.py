@@ -14,6 +14,7 @@ from mixseek.records import (
     ExecutionStatus,
     ExitReason,
     ImprovementJudgment,
+    LostUsage,
     MemberSubmission,
     MetricScore,
     ModelUsage,
@@ -105,10 +106,17 @@ class ExecutionRecord(Record):
     usage: Usage = Usage()
     cost_usd: float | None = None
     """None: a price is not known."""
+    lost: tuple[LostUsage, ...] = ()
+    """What may have been paid beyond the bill, at most: attempts that broke off, under a budget."""
     attachments: tuple[AttachmentInfo, ...] = ()
     reference: str | None = None
     configuration: JsonValue = None
     """The settings it was played with, secrets masked; None: not kept."""
+
+    @property
+    def ended_by_budget(self) -> bool:
+        """Whether a team stopped because another round could not be paid for."""
+        return any(team.exit_reason == "budget_exhausted" for team in self.teams)
 
     @property
     def best(self) -> TeamRecord | None:

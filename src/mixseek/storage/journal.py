@@ -525,7 +525,9 @@ class _RowMaker:
             # Added up by SQL, so it stays text.
             "usage": self._json_text("usage", call.usage.model_dump(mode="json")),
             "cost_usd": call.cost_usd,
-            "attempts": self._json("attempts", [attempt.model_dump(mode="json") for attempt in call.attempts]),
+            "attempts": self._json(
+                "attempts", [attempt.model_dump(mode="json", exclude_none=True) for attempt in call.attempts]
+            ),
             "started_at": _moment(call.started_at),
             "ended_at": _moment(call.ended_at),
         }

@@ -1,0 +1,86 @@
+"""What people see of a run that its budget ended, and of one that they plan."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mixseek.cli import main
+from mixseek.testing import ModelServerProcess, write_workspace
+
+PRICE = "input_usd_per_million = 1\noutput_usd_per_million = 2\n"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServerProcess]:
+    with ModelServerProcess() as running:
+        yield running
+
+
+def _workspace(root: Path, server: ModelServerProcess, budget: str, prices: str = "") -> Path:
+    write_workspace(root, teams=1, members=0, max_rounds=3, base_url=server.base_url)
+    file = root / "configs" / "orchestrator.toml"
+    file.write_text(f"{file.read_text()}\n[budget]\n{budget}\n{prices}")
+    return root
+
+
+def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main([*arguments])
+    printed = capsys.readouterr()
+    code = left.value.code
+    return (code if isinstance(code, int) else 0), printed.out, printed.err
+
+
+def test_a_run_that_its_budget_ended_prints_its_bill_by_team_round_and_role(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A leader and three judges in a round.
+    place = str(_workspace(tmp_path, server, "max_requests = 9"))
+    code, out, err = _run(capsys, "exec", "Name a tree.", "-w", place)
+    assert code == 0
+    assert ", budget_exhausted" in out
+    assert "Bill by team, round and role\n  Team A (a), round 1, leader: 1 call, " in out
+    assert "  Team A (a), round 2, evaluator: 3 calls, " in out
+    assert "89 % of the run's budget are used: 8 of 9 calls" in err
+
+    code, shown, _ = _run(capsys, "show", "-w", place)
+    assert code == 0
+    bill = shown.partition("\nBill\n")[2].splitlines()
+    assert ["Team", "A", "1", "evaluator", "3"] in [line.split()[:5] for line in bill]
+    log = tmp_path / "logs" / "mixseek.log"
+    assert "WARNING" in next(line for line in log.read_text().splitlines() if "8 of 9 calls" in line)
+
+
+def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = ("leader-a", "judge", "judgment")
+    prices = "".join(f'[prices."loopback:{model}"]\n{PRICE}' for model in models)
+    place = str(_workspace(tmp_path, server, "max_cost_usd = 0.03\nmax_requests = 100", prices))
+    code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run")
+    assert code == 0
+    assert "  low: every team stops as soon as it may, each member is asked once a round" in out
+    assert "  budget of 0.03 USD: enough for the low estimate, not for the high one" in out
+    assert "  budget of 100 calls: enough for the high estimate" in out
+    _, told, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run", "-f", "json")
+    estimate = json.loads(told)["estimate"]
+    # Two rounds of a leader and three judges and a judgment; three rounds and a judgment after the last.
+    assert (estimate["low"]["calls"], estimate["high"]["calls"]) == (9, 14)
+    assert 0 < estimate["low"]["cost_usd"] < 0.03 < estimate["high"]["cost_usd"]
+    assert len(estimate["against_budget"]) == 2
+    assert server.bill.total.requests == 0
+
+
+def test_a_model_without_a_price_is_one_line_with_file_key_and_remedy(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(_workspace(tmp_path, server, "max_cost_usd = 1"))
+    code, _, err = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run")
+    assert code == 2
+    assert (
+        "configs/agents/team-a.toml: team.leader.model: model 'loopback:leader-a' has no known price, and the budget "
+        'counts money: give it one in the orchestrator file, [prices."loopback:leader-a"]'
+    ) in err
+    assert "Traceback" not in err
