@@ -29,7 +29,7 @@ EXECUTION = "poor"
 WORDS = ("alpha", "beta", "gamma")
 MODELS = (*(f"{role}-{word}" for word in WORDS for role in ("leader", "member")), "judge", "judgment")
 INPUT_USD, OUTPUT_USD = 1.0, 2.0
-BUDGET = 0.02
+BUDGET = 0.04
 """Dollars: enough for the first rounds of all teams, and not for all their rounds."""
 _DUST = 1e-9
 
