@@ -29,6 +29,7 @@ from soak.arena import TASK, Arena, at_once
 
 __all__ = [
     "Left",
+    "answers_kept",
     "begun_in",
     "go_on",
     "kept",
@@ -104,7 +105,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     while not holds():
         if time.monotonic() > deadline:
             raise TimeoutError("it did not come so far")
-        time.sleep(0.002)
+        time.sleep(0.005)
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------
@@ -126,11 +127,12 @@ class Left:
 def left_of(root: Path, server: ModelServer) -> Left:
     """What is left when the server has given up on the dead."""
     wait_until(lambda: server.bill.total.waiting == 0)
-    return Left(server.bill.total.requests, _answers(root / JOURNAL_NAME))
+    return Left(server.bill.total.requests, answers_kept(root))
 
 
-def _answers(path: Path) -> int:
-    return _number(path, "SELECT count(*) FROM calls WHERE answer IS NOT NULL")
+def answers_kept(root: Path) -> int:
+    """How many answers the journal of a workspace has."""
+    return _number(root / JOURNAL_NAME, "SELECT count(*) FROM calls WHERE answer IS NOT NULL")
 
 
 def tokens_in_the_journal(root: Path) -> int:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,16 @@ from mixseek.storage.journal_records import JournalEvent
 from mixseek.storage.journal_records import ModelCall as JournalCall
 from mixseek.testing import ModelServer
 from soak.arena import Arena, Team
-from soak.mortals import begun_in, kept, left_of, make_older_stores, start, tokens_in_the_journal, wait_until
+from soak.mortals import (
+    answers_kept,
+    begun_in,
+    kept,
+    left_of,
+    make_older_stores,
+    start,
+    tokens_in_the_journal,
+    wait_until,
+)
 
 __all__ = [
     "TWENTY_TEAMS",
@@ -48,6 +58,7 @@ TIMES = (1, 2, 5, 11)
 """Which times of a crash point a run is killed at, as far as it gets there so often."""
 LONGEST_SECONDS = 300.0
 TWO_TEAMS = (Team("alpha", members=3), Team("beta", scores=(60, 65, 50), members=2))
+EIGHT_ROUNDS = "max_rounds = 8\nmin_rounds = 8\nmax_concurrent_teams = 20\n"
 TWENTY_TEAMS = tuple(Team(f"team{number}x", scores=(number, 50 + number, 10), members=1) for number in range(20))
 
 
@@ -122,7 +133,7 @@ def _usual(made: Field, arena: Arena) -> None:
     arena.script(made.server)
 
 
-def _ended(process: Any) -> int | None:
+def _ended(process: BaseProcess) -> int | None:
     """How a process ended; one that does not is killed, and has not."""
     process.join(LONGEST_SECONDS)
     if process.exitcode is None:
@@ -213,8 +224,9 @@ class Course:
 def often(made: Field, kills: int, drawn: random.Random) -> Course:
     """Kill one run at so many moments at which it is at work, and let it come to its end then."""
     arena = made.arena()
-    most = max(2, int(1.6 * made.requests / kills))
-    alive = [_kill_after(made, arena, drawn.randrange(1, most)) for _ in range(kills)]
+    # Teams play side by side: when a kill strikes, more answers have come than were waited for.
+    most = max(2, made.requests // (2 * kills))
+    alive = [_kill_on_its_way(made, arena, drawn.randrange(1, most)) for _ in range(kills)]
     in_flight = left_of(arena.root, made.server).in_flight
     ended = _ended(start(arena.root))
     wrong = made.wrong(arena, in_flight) if ended == 0 else [f"the run ended with {ended}"]
@@ -223,15 +235,26 @@ def often(made: Field, kills: int, drawn: random.Random) -> Course:
     return Course(wrong, in_flight, made.server.bill.total.requests - made.requests)
 
 
-def _kill_after(made: Field, arena: Arena, answers: int) -> bool:
-    """Start or resume a run and kill it when the server has answered so many more; False if it was over by then."""
-    wanted = made.server.bill.total.answered + answers
+def _kill_on_its_way(made: Field, arena: Arena, answers: int) -> bool:
+    """Start or resume a run and kill it when it has kept so many more answers; False if it was over by then."""
+    wanted = left_of(arena.root, made.server).kept + answers
     process = start(arena.root)
-    wait_until(lambda: made.server.bill.total.answered >= wanted or not process.is_alive(), LONGEST_SECONDS)
+    wait_until(lambda: answers_kept(arena.root) >= wanted or not process.is_alive(), LONGEST_SECONDS)
+    return _kill(made, arena, process)
+
+
+def _kill_after(made: Field, arena: Arena, answers: int) -> bool:
+    """Start a run and kill it when the server has answered so many; False if it was over by then."""
+    process = start(arena.root)
+    wait_until(lambda: made.server.bill.total.answered >= answers or not process.is_alive(), LONGEST_SECONDS)
+    return _kill(made, arena, process)
+
+
+def _kill(made: Field, arena: Arena, process: BaseProcess) -> bool:
     was_alive = process.is_alive()
     process.kill()
     process.join()
-    # Requests of the dead that the server still works on would count as answers to whoever comes next.
+    # Requests of the dead that the server still works on would be counted as those of whoever comes next.
     left_of(arena.root, made.server)
     return was_alive
 
@@ -323,7 +346,7 @@ def _members(kills: int, drawn: random.Random) -> int:
 
 def _twenty_teams(kills: int, drawn: random.Random) -> int:
     print(f"one run of 20 teams, {kills} kills")
-    with field_of(TWENTY_TEAMS) as made:
+    with field_of(TWENTY_TEAMS, orchestrator=EIGHT_ROUNDS) as made:
         course = often(made, kills, drawn)
     counts = f"{made.requests} calls, {course.in_flight} in flight at the kills, {course.repeated} made again"
     return _tell(counts, course.wrong)
