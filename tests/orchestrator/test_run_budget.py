@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
-from mixseek.errors import ConfigurationError
+from mixseek.config.manager import ConfigurationManager
+from mixseek.errors import BudgetExhaustedError, ConfigurationError
 from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
+from mixseek.orchestrator.single import Surroundings, evaluate_submission
+from mixseek.records import EvaluationRequest
 from mixseek.testing import ModelCall, ModelServer
+from mixseek.workspace import Workspace
 from soak.arena import Arena, Played, Team
 
 MODELS = ("leader-alpha", "leader-beta", "member-alpha", "member-beta", "judge", "judgment")
@@ -194,3 +198,16 @@ async def test_what_was_cut_off_stays_spent_at_its_bound_and_refusals_cost_nothi
         calls = await journal.spending(played.summary.execution_id)
         assert await journal.calls_in_flight(played.summary.execution_id) == []
     assert sum(call.lost_tokens for call in calls) == lost.tokens
+
+
+async def test_an_evaluator_that_is_asked_alone_keeps_the_budget_of_its_orchestrator_file(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    _arena(tmp_path, server, "max_requests = 1", evaluator="")  # three judges
+    manager = ConfigurationManager(Workspace(tmp_path))
+    run = manager.load_run_settings(tmp_path / "configs/orchestrator.toml")
+    around = Surroundings(run.workspace, run.prompt_builder, run.providers, run.orchestrator)
+    request = EvaluationRequest(user_query="Why?", submission="alpha, worth 70")
+    with pytest.raises(BudgetExhaustedError, match="1 of 1 calls are used"):
+        await evaluate_submission(run.evaluator, request, around)
+    assert server.bill.total.requests == 1
