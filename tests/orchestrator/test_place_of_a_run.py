@@ -73,6 +73,23 @@ async def test_an_execution_that_is_played_is_refused_before_a_call_is_paid(
     assert (await running).interrupted
 
 
+@pytest.mark.parametrize("first_has_journal", [False, True])
+async def test_an_execution_that_is_played_without_a_journal_is_refused_too(
+    tmp_path: Path, server: ModelServer, first_has_journal: bool
+) -> None:
+    server.fault("hang_before_headers", model="leader-b")
+    write_workspace(tmp_path, teams=2, members=1, max_rounds=2, base_url=server.base_url)
+    settings = load_orchestrator_settings("configs/orchestrator.toml", tmp_path)
+    first = Orchestrator(settings, journal=first_has_journal)
+    running = asyncio.create_task(first.execute(TASK, execution_id="shared"))
+    await _until(lambda: server.bill.models.get("leader-b") is not None)
+    with pytest.raises(PlaceTakenError, match="'shared' is being played by another run"):
+        await Orchestrator(settings, journal=not first_has_journal).execute(TASK, execution_id="shared")
+    assert server.bill.models["leader-b"].requests == 1
+    first.stop()
+    await running
+
+
 async def test_a_run_that_was_taken_over_ends_at_once_and_writes_nothing_more(
     tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:

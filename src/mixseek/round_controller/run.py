@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.config.schema import BudgetSettings, OrchestratorSettings, ProvidersSettings, StorageSettings
-from mixseek.errors import StorageError
+from mixseek.errors import PlaceTakenError, StorageError
 from mixseek.events import BudgetLow, Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
 from mixseek.llm.purse import LowPurse, Purses, spent_by_round
@@ -23,7 +23,7 @@ from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
 from mixseek.storage.journal import Journal, JournalEvent
 from mixseek.storage.places import HeldPlace
-from mixseek.storage.playing import Playing
+from mixseek.storage.playing import Playing, is_playing
 from mixseek.workspace import Workspace
 
 __all__ = ["MemoryBoard", "Run", "best_entry", "open_run", "standing_of"]
@@ -107,7 +107,7 @@ class Run:
     restored: RestoredRun | None = None
     """How far another process came with it; None for a run that begins."""
     _sequences: Counter[str | None] = field(default_factory=Counter)
-    _playing: Playing | None = None
+    _playing: list[Playing] = field(default_factory=list)
 
     budget: BudgetSettings | None = None
     """What all teams together may spend."""
@@ -251,10 +251,19 @@ class Run:
         return self
 
     async def _take_place(self, store: AggregationStore) -> None:
-        if self.takes_place and self.journal is not None:
+        has_place = self.takes_place and self.journal is not None
+        placeless = f"{self.execution_id} without a place"
+        if self.takes_place and is_playing(store.db_path, placeless if has_place else self.execution_id):
+            raise PlaceTakenError(
+                f"execution {self.execution_id!r} is being played by another run: wait until it is over"
+            )
+        if has_place and self.journal is not None:
             self.place = await self.journal.take_place(self.execution_id, store.db_path)
             await store.go_by(self.place)
-        self._playing = Playing(store.db_path, self.execution_id)
+        else:
+            # Nobody finds these in the journal: teams on their own, which may share an execution, and runs without one.
+            self._playing.append(Playing(store.db_path, placeless))
+        self._playing.append(Playing(store.db_path, self.execution_id))
 
     async def _let_others_play(self) -> None:
         if self.journal is not None:
@@ -262,8 +271,8 @@ class Run:
                 await self.journal.leave_place()
             except StorageError:
                 logger.exception("that nobody plays execution %s any more could not be written", self.execution_id)
-        if self._playing is not None:
-            self._playing.end()
+        for mark in self._playing:
+            mark.end()
 
     def check_place(self) -> None:
         """Raise PlaceLostError if another process plays the execution by now."""
