@@ -53,6 +53,7 @@ _ORCHESTRATOR = '[orchestrator]\n[[orchestrator.teams]]\nconfig = "configs/agent
 WHOLE = {
     "[[team.members]]": ("configs/agents/page.toml", _TEAM),
     "[team.members.": ("configs/agents/page.toml", _TEAM + _MEMBER),
+    "[team.budget]": ("configs/agents/page.toml", _TEAM),
     "[team.leader]": ("configs/agents/page.toml", '[team]\nteam_id = "t"\nteam_name = "T"\n'),
     "[team": ("configs/agents/page.toml", ""),
     "[agent": ("configs/agents/page.toml", ""),
