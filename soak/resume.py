@@ -191,8 +191,8 @@ def at_point(made: Field, point: str, time_reached: int = 1) -> list[str] | None
     Returns what is wrong then; None if the run did not get there so often.
     """
     arena = made.arena()
-    if _ended(start(arena.root, f"{point}:{time_reached}")) == 0:
-        return None
+    if (ended := _ended(start(arena.root, f"{point}:{time_reached}"))) != KILLED:
+        return None if ended == 0 else [f"the run ended with {ended} before it got there"]
     in_flight = left_of(arena.root, made.server).in_flight
     if (ended := _ended(start(arena.root, point))) == KILLED:
         in_flight = left_of(arena.root, made.server).in_flight
