@@ -380,12 +380,13 @@ def _answered(answer: str, workspace: Path) -> str:
     return err
 
 
-def test_an_execution_that_only_the_journal_knows_can_be_deleted(workspace: Path, run: Run) -> None:
+def test_an_execution_that_only_the_journal_knew_is_deleted_from_both_files(workspace: Path, run: Run) -> None:
     (workspace / "mixseek.db").unlink()
     assert len(json.loads(run("history", "-f", "json")[1])) == 2
     assert run("delete", "last", "--yes")[0] == 0
     assert len(json.loads(run("history", "-f", "json")[1])) == 1
-    assert not (workspace / "mixseek.db").exists()
+    with duckdb.connect(workspace / "mixseek.db", read_only=True) as results:
+        assert results.execute("SELECT count(DISTINCT execution_id) FROM leader_board").fetchone() == (1,)
 
 
 # --- while a competition is played ------------------------------------------------------------------------------------

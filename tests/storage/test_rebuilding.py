@@ -1,6 +1,9 @@
 """``mixseek.db`` made from the journal: row for row what the runs wrote, whoever finds that it is needed."""
 
+import asyncio
 import logging
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +11,9 @@ from typing import Any
 import duckdb
 import pytest
 
+from mixseek.errors import DatabaseReadError
 from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.storage.executions import StoredExecutions
 from mixseek.storage.tables import TABLES
 from mixseek.testing import ModelServer
 from soak.arena import TASK, Arena, Team
@@ -65,3 +70,88 @@ async def test_the_rows_of_every_execution_come_back_as_the_runs_wrote_them(
     assert all_rows(tmp_path) == before
     assert "was missing and is made from journal.db" in caplog.text
     assert "2 executions" in caplog.text
+
+
+# --- without any model ------------------------------------------------------------------------------------------------
+
+
+async def test_rows_of_other_origin_stay_when_the_file_can_be_read_and_wrong_ones_are_mended(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    await small_run(tmp_path, server)
+    before = all_rows(tmp_path)
+    async with AggregationStore(tmp_path) as store:
+        await store.save_to_leader_board("of another", "x", "X", 1, "text", score=1.0)
+    with duckdb.connect(tmp_path / "mixseek.db") as db:
+        db.execute("UPDATE leader_board SET score = 0.5, created_at = '2020-01-01' WHERE execution_id = 'one'")
+        db.execute("DELETE FROM round_status")
+        db.execute("CREATE TABLE mine AS SELECT 42 AS answer")
+    async with AggregationStore(tmp_path) as store:
+        rebuilt = await store.rebuild()
+    after = all_rows(tmp_path)
+    others = [row for row in after["leader_board"] if row[0] == "of another"]
+    assert len(others) == 1
+    assert {**after, "leader_board": [row for row in after["leader_board"] if row[0] == "one"]} == before
+    assert (rebuilt.executions, rebuilt.others) == (("one",), 1)
+    with duckdb.connect(tmp_path / "mixseek.db", read_only=True) as db:
+        assert db.execute("FROM mine").fetchall() == [(42,)]
+
+
+async def test_a_broken_file_is_kept_under_another_name_and_what_it_still_tells_of_others_is_taken_over(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await small_run(tmp_path, server)
+    before = all_rows(tmp_path)
+    async with AggregationStore(tmp_path) as store:
+        await store.save_to_leader_board("of another", "x", "X", 1, "text", score=1.0)
+    whole = (tmp_path / "mixseek.db").read_bytes()
+    (tmp_path / "mixseek.db").write_bytes(b"\0" * 4096 + whole[4096:])
+    with caplog.at_level(logging.WARNING):
+        [stored] = await StoredExecutions(tmp_path / "mixseek.db").all()
+    assert stored.execution_id == "one"
+    await touch(tmp_path)
+    assert all_rows(tmp_path) == before
+    [kept] = list(tmp_path.glob("mixseek.db.damaged-*"))  # noqa: ASYNC240
+    assert kept.read_bytes()[4096:] == whole[4096:]
+    assert f"the broken file is kept as {kept.name}" in caplog.text
+    assert "leader_board" in caplog.text
+
+
+async def test_a_file_that_nobody_can_rebuild_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mixseek.db").write_bytes(b"no database" * 1000)
+    async with AggregationStore(tmp_path) as store:
+        with pytest.raises(DatabaseReadError, match="not a DuckDB database file"):
+            await store.get_leader_board()
+    assert (tmp_path / "mixseek.db").read_bytes() == b"no database" * 1000
+
+
+async def test_many_processes_that_find_the_file_missing_make_it_once(tmp_path: Path, server: ModelServer) -> None:
+    await small_run(tmp_path, server)
+    before = all_rows(tmp_path)
+    (tmp_path / "mixseek.db").unlink()
+    children = [opening(tmp_path) for _ in range(3)]
+    told = await asyncio.gather(*(asyncio.to_thread(child.communicate, timeout=120) for child in children))
+    assert {int(out) for out, _ in told} == {len(before["leader_board"])}
+    assert sum("is made from journal.db" in err for _, err in told) == 1
+    assert all_rows(tmp_path) == before
+
+
+async def small_run(root: Path, server: ModelServer) -> None:
+    arena = Arena(root, server.base_url, [Team("alpha")], orchestrator="max_rounds = 1\nmin_rounds = 1\n")
+    arena.script(server)
+    await arena.build().execute(TASK, execution_id="one")
+
+
+def opening(root: Path) -> subprocess.Popen[str]:
+    """A process that opens the results, and prints how many rounds there are."""
+    code = (
+        "import asyncio, logging, sys\nlogging.basicConfig()\n"
+        "from mixseek.storage.aggregation_store import AggregationStore\n"
+        "async def main():\n"
+        "    async with AggregationStore(sys.argv[1]) as store:\n"
+        "        print(len(await store.get_leader_board(limit=None)))\n"
+        "asyncio.run(main())"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(root)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )

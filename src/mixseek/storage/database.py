@@ -75,9 +75,9 @@ def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> d
     try:
         return _open_existing(path, migrations)
     except DamagedError as error:
-        logger.warning("%s", error)
         if not _remade(path, migrations):
             raise
+        logger.warning("why it was made anew: %s", error)
     return _open_existing(path, migrations)
 
 

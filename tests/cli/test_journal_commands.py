@@ -1,0 +1,229 @@
+"""``journal tail|calls|verify``, ``prune`` and ``rebuild`` over what a competition left in a workspace."""
+
+import asyncio
+import csv
+import io
+import json
+import random
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mixseek.cli import main
+from mixseek.errors import NotResumableError
+from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
+from mixseek.storage.journal import Journal
+from mixseek.testing import Match, scripted, write_workspace
+
+STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+HOSTILE = "\x1b[2J=1+1"
+LONG = f"long answer {random.Random(0).randbytes(20_000).hex()}"
+"""Large also when it is compressed."""
+Run = Callable[..., tuple[int, str, str]]
+
+
+async def _play(root: Path) -> str:
+    """Two teams: a answers, b has none and fails."""
+    file = write_workspace(root, teams=2, members=1, max_rounds=1)
+    with scripted() as script:
+        script.on(Match("judge"), lambda call: {"evaluator_comment": HOSTILE, "score": 90})
+        script.on(Match("leader-a"), lambda call: LONG if call.tool_results else None)
+        script.on(Match("leader-b"), lambda call: "" if call.tool_results else None)
+        return (await Orchestrator(load_orchestrator_settings(file, root)).execute(f"A task {HOSTILE}")).execution_id
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    root = tmp_path_factory.mktemp("played")
+    return root, asyncio.run(_play(root))
+
+
+@pytest.fixture
+def workspace(played: tuple[Path, str], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(played[0], tmp_path / "copy"))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], workspace: Path) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main([*arguments, "-w", str(workspace)])
+        told = capsys.readouterr()
+        return int(end.value.code or 0), told.out, told.err
+
+    return call
+
+
+def change(workspace: Path, statement: str) -> None:
+    with closing(sqlite3.connect(workspace / "journal.db")) as db:
+        db.execute(statement)
+        db.commit()
+
+
+# --- tail and calls ---------------------------------------------------------------------------------------------------
+
+
+def test_tail_prints_the_newest_events_and_steers_no_terminal(run: Run) -> None:
+    code, out, _ = run("journal", "tail", "-n", "200")
+    lines = out.splitlines()
+    assert code == 0
+    assert "RunStarted  user_prompt A task \\x1b[2J=1+1" in lines[0]
+    assert lines[-1].endswith("-  RunFinished")
+    assert not STEERING.search(out)
+    assert run("journal", "tail", "last", "-n", "2")[1].splitlines() == lines[-2:]
+
+
+def test_tail_as_json_is_one_document_a_line(run: Run, played: tuple[Path, str]) -> None:
+    _, out, _ = run("journal", "tail", "-n", "3", "--format", "json")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["execution_id"] for event in events] == [played[1]] * 3
+    assert events[-1]["kind"] == "RunFinished"
+
+
+def test_following_an_execution_that_is_over_ends(run: Run) -> None:
+    assert run("journal", "tail", "last", "--follow", "-n", "1")[1].endswith("RunFinished\n")
+
+
+def test_following_prints_what_another_process_does(workspace: Path) -> None:
+    watch = [sys.executable, "-m", "mixseek", "journal", "tail", "--follow", "-n", "1", "-w", str(workspace)]
+    with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().endswith("RunFinished\n")
+        played = asyncio.run(_play(workspace))
+        line = child.stdout.readline()
+        child.terminate()
+    assert line.split()[2] == played[:8]
+    assert "RunStarted" in line
+
+
+def test_calls_are_listed_narrowed_down_and_added_up(run: Run) -> None:
+    _, out, _ = run("journal", "calls", "--team", "a", "--role", "evaluator", "--round", "1")
+    title, *rows, total = out.splitlines()
+    assert title.split()[:3] == ["Team", "Round", "Role"]
+    assert {tuple(row.split()[:3]) for row in rows} == {("a", "1", "evaluator")}
+    assert total.startswith(f"{len(rows)} call")
+
+
+def test_bodies_of_calls_come_only_when_they_are_asked_for(run: Run) -> None:
+    plain = json.loads(run("journal", "calls", "-f", "json")[1])
+    assert all("request" not in call for call in plain)
+    whole = json.loads(run("journal", "calls", "-f", "json", "--bodies")[1])
+    assert any("long answer" in json.dumps(call["answer"]) for call in whole)
+
+
+def test_calls_as_csv_hold_no_formula(run: Run) -> None:
+    rows = list(csv.DictReader(io.StringIO(run("journal", "calls", "-f", "csv", "--bodies")[1])))
+    assert {row["outcome"] for row in rows} == {"answered"}
+    assert not [cell for row in rows for cell in row.values() if cell and cell[0] in "=+@"]
+
+
+# --- verify -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_journal_is_told_to_be_whole(run: Run) -> None:
+    code, out, _ = run("journal", "verify")
+    assert (code, "the journal is whole: 1 executions" in out) == (0, True), out
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("UPDATE calls SET answer = x'78da00' WHERE id = 1", "calls 1 of .* answer is no readable JSON"),
+        ("UPDATE events SET payload = '{' WHERE position = 2", "events 2 of .* payload is no readable JSON"),
+        ("UPDATE calls SET request = NULL WHERE id = 1", "has lost what was asked or answered"),
+        ("UPDATE tool_results SET key = 'x' WHERE id = 1", "tool_results 1 of .*: 'x' is no key"),
+        ("DELETE FROM started_calls WHERE rowid = 1", "was never started"),
+        ("UPDATE started_calls SET occurrence = 7 WHERE rowid = 1", "was started as another call"),
+        ("DELETE FROM events WHERE position = 4", "1 of \\d+ are missing"),
+        ("DELETE FROM calls WHERE role = 'evaluator'", "bill of evaluator .*; its calls: nothing"),
+    ],
+)
+def test_what_is_wrong_with_a_journal_is_told_with_exit_code_1(
+    run: Run, workspace: Path, statement: str, told: str
+) -> None:
+    change(workspace, statement)
+    code, out, _ = run("journal", "verify")
+    assert code == 1
+    assert re.search(told, out), out
+    document = json.loads(run("journal", "verify", "-f", "json")[1])
+    assert (document["ok"], bool(document["faults"])) == (False, True)
+
+
+def test_pages_that_make_no_sense_are_told(run: Run, workspace: Path) -> None:
+    file = workspace / "journal.db"
+    data = bytearray(file.read_bytes())
+    data[4096 * 5 : 4096 * 6] = b"\x55" * 4096
+    file.write_bytes(bytes(data))
+    code, out, err = run("journal", "verify")
+    assert code in (1, 2)
+    assert "file: " in out or "is damaged" in err
+
+
+# --- prune ------------------------------------------------------------------------------------------------------------
+
+
+def test_pruning_drops_bodies_gives_room_back_and_leaves_all_that_is_shown(run: Run, workspace: Path) -> None:
+    before = {command: run(*command)[1] for command in (("show", "last"), ("export", "last", "-f", "json"))}
+    size = (workspace / "journal.db").stat().st_size
+    assert "would be pruned" in run("prune", "--older-than", "0s", "--dry-run")[1]
+    assert (workspace / "journal.db").stat().st_size == size
+    code, out, _ = run("prune", "--older-than", "0s")
+    assert (code, "1 execution pruned" in out) == (0, True), out
+    assert (workspace / "journal.db").stat().st_size < size
+    assert {command: run(*command)[1] for command in before} == before
+    assert run("journal", "verify")[0] == 0
+    assert all(call["pruned"] for call in json.loads(run("journal", "calls", "-f", "json", "--bodies")[1]))
+    (workspace / "mixseek.db").unlink()
+    assert {command: run(*command)[1] for command in before} == before
+    assert "nothing to prune" in run("prune", "--older-than", "0s")[1]
+
+
+def test_young_and_kept_executions_are_not_pruned(run: Run) -> None:
+    assert "nothing to prune" in run("prune")[1]
+    assert "nothing to prune" in run("prune", "--older-than", "0s", "--keep", "1")[1]
+
+
+def test_an_execution_that_did_not_end_is_not_pruned(run: Run, workspace: Path) -> None:
+    change(workspace, "DELETE FROM events WHERE kind = 'RunFinished'")
+    assert "nothing to prune" in run("prune", "--older-than", "0s")[1]
+
+
+async def test_a_pruned_execution_says_so_when_it_is_to_be_resumed(workspace: Path, played: tuple[Path, str]) -> None:
+    settings = load_orchestrator_settings(workspace / "configs/orchestrator.toml", workspace)
+    change(workspace, f"INSERT INTO pruned VALUES ('{played[1]}', '2026-01-02T00:00:00+00:00')")
+    async with Journal(workspace / "journal.db") as journal:
+        assert await journal.pruned_at(played[1]) is not None
+    with scripted(), pytest.raises(NotResumableError, match="was pruned on 2026-01-02"):
+        await Orchestrator(settings).resume(played[1], accept_changes=True)
+
+
+def test_an_age_that_is_none_is_a_mistake_with_an_example(run: Run) -> None:
+    code, _, err = run("prune", "--older-than", "soon")
+    assert code == 2
+    assert "'soon' is no age: write a number and s, m, h, d or w, 30d for example" in " ".join(err.split())
+
+
+# --- rebuild ----------------------------------------------------------------------------------------------------------
+
+
+def test_rebuilding_by_hand_mends_what_differs_and_says_what_it_did(run: Run, workspace: Path) -> None:
+    assert json.loads(run("rebuild", "-f", "json")[1])["changed"] == 0
+    (workspace / "mixseek.db").unlink()
+    code, out, err = run("rebuild")
+    assert code == 0
+    assert "1 execution in the journal: 0 rows added, 0 changed" in out
+    assert "was missing and is made from journal.db" in err
+
+
+def test_without_a_journal_there_is_nothing_to_rebuild_from(run: Run, workspace: Path) -> None:
+    (workspace / "journal.db").unlink()
+    code, _, err = run("rebuild")
+    assert code == 2
+    assert "holds no execution to make anything from" in err
