@@ -1,6 +1,7 @@
 """What the examples and the pages show is what happens, and links lead somewhere."""
 
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,11 @@ def test_the_example_without_files_prints_a_leader_board() -> None:
 def test_the_example_of_a_report_writes_one(tmp_path: Path) -> None:
     assert run(ROOT / "examples" / "report.py", "told.html", cwd=tmp_path) == "the report is in told.html\n"
     assert "<h2>Leader board</h2>" in (tmp_path / "told.html").read_text(encoding="utf-8")
+
+
+def test_the_example_of_a_picture_of_the_progress_makes_one(tmp_path: Path) -> None:
+    run(ROOT / "examples" / "progress_picture.py", "progress.png", cwd=tmp_path)
+    picture = (tmp_path / "progress.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", picture[16:24])
+    assert (width, height > 200) == (1060, True)

@@ -48,6 +48,8 @@ def test_at_max_rounds_a_team_stops() -> None:
 def test_a_reached_target_stops() -> None:
     assert decided([50, 79.9], target_score=80) == (True, None)
     assert decided([50, 80.0], target_score=80) == (False, "target_score_reached")
+    assert decided([50, 60, 80.0], target_score=80, max_rounds=3) == (False, "target_score_reached"), "the last round"
+    assert decided([50, 60, None], target_score=80, max_rounds=3) == (False, "max_rounds_reached")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ Errors of prompt templates are Jinja2's own: ``jinja2.TemplateError`` and below.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
     "AuthenticationError",
@@ -95,6 +95,8 @@ class Problem:
     message: str
     file: str | None = None
     key: str | None = None
+    mended_at_once: bool = field(default=False, compare=False)
+    """Whether one remedy is enough wherever it stands, as a key that is set: people are then told once."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.file, self.key, self.message) if part)

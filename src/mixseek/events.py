@@ -112,7 +112,7 @@ class RunFinished(Event):
 
 
 class RunInterrupted(Event):
-    """A run was stopped; the summary holds what there was. It counts as unfinished."""
+    """A run was stopped; the summary holds what there was."""
 
     summary: ExecutionSummary
 

@@ -1,9 +1,9 @@
 """Go on or stop: rules first, the model last.
 
-Below ``min_rounds`` a team goes on and at ``max_rounds`` it stops, whatever anyone thinks. In between the rules on its
-scores are looked at (a target, a plateau), and only then a model is asked whether another round is worth its money. A
-model that cannot be asked never ends a team: it goes on, and the record says why. Where a budget cannot pay for another
-round there is none, and nobody is asked.
+Below ``min_rounds`` a team goes on and at ``max_rounds`` it stops, whatever anyone thinks; a target that it reaches in
+the last round is still why it stops. In between the rules on its scores are looked at (a target, a plateau), and only
+then a model is asked whether another round is worth its money. A model that cannot be asked never ends a team: it goes
+on, and the record says why. Where a budget cannot pay for another round there is none, and nobody is asked.
 """
 
 import logging
@@ -92,7 +92,9 @@ class Judgment:
         return ImprovementJudgment(**opinion.model_dump())
 
 
-UNDECIDED = Decision(ImprovementJudgment(should_continue=True, reasoning="no rule decides", confidence_score=1.0))
+UNDECIDED = Decision(
+    ImprovementJudgment(should_continue=True, reasoning="no rule stops the team", confidence_score=1.0)
+)
 
 
 def decide_by_rule(
@@ -118,16 +120,16 @@ def stop_for_want(shortage: str) -> Decision:
 
 def _by_scores(history: Sequence[RoundState], settings: JudgmentSettings, min_rounds: int, max_rounds: int) -> Decision:
     latest = history[-1]
+    if latest.round_number < min_rounds:
+        return Decision(_go_on(f"round {latest.round_number} of at least {min_rounds} (min_rounds)", confidence=1.0))
+    score, target = latest.evaluation_score, settings.target_score
+    # Before the count of rounds: a team that reaches its target in the last one has reached it.
+    if score is not None and target is not None and score >= target:
+        return _stop("target_score_reached", f"score {score:.2f} reaches the target {target:g}")
     if latest.round_number >= max_rounds:
         return _stop("max_rounds_reached", f"round {latest.round_number} is the last of {max_rounds}")
-    if latest.round_number < min_rounds:
-        return Decision(_go_on(f"round {latest.round_number} of at least {min_rounds}", confidence=1.0))
-    if latest.evaluation_score is None:
+    if score is None:
         return Decision(_go_on("the round has no score, so the team goes on", confidence=1.0))
-    if settings.target_score is not None and latest.evaluation_score >= settings.target_score:
-        return _stop(
-            "target_score_reached", f"score {latest.evaluation_score:.2f} reaches the target {settings.target_score:g}"
-        )
     if settings.plateau_rounds is not None and _on_a_plateau(
         history, settings.plateau_rounds, settings.plateau_min_gain
     ):

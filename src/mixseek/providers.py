@@ -91,7 +91,7 @@ def check_model(model_id: str, servers: Mapping[str, OwnServer], environ: Mappin
 
 
 def _set_one(prefix: str, variables: tuple[str, ...]) -> str:
-    return f"no key for the models of {prefix!r}: set the environment variable {' or '.join(variables)}"
+    return f"no key for the models of {prefix!r}: set {' or '.join(variables)} in the environment or in .env"
 
 
 def _unknown(prefix: str, servers: Mapping[str, OwnServer]) -> str:

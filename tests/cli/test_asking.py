@@ -126,7 +126,9 @@ def test_a_score_is_asked_for_and_all_of_it_is_in_the_json(run: Run, workspace: 
     )
 
 
-def test_what_is_kept_is_an_execution_with_its_answer_scored_or_not(run: Run, workspace: Path) -> None:
+def test_what_is_kept_is_an_execution_with_its_answer_scored_or_not(
+    run: Run, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (workspace / "configs" / "evaluator.toml").write_text(LENGTH)
     told = [run("team", "task", "-c", TEAM, "--save-db", "-f", "json", *more).json for more in ([], ["--evaluate"])]
     with duckdb.connect(workspace / "mixseek.db", read_only=True) as database:
@@ -139,6 +141,10 @@ def test_what_is_kept_is_an_execution_with_its_answer_scored_or_not(run: Run, wo
         (told[1]["execution_id"], told[1]["answer"], 100.0, True),
     ]
     assert statuses == [("completed", "a")] * 2
+    for one in told:
+        with pytest.raises(SystemExit):
+            main(["show", one["execution_id"], "-w", str(workspace)])
+        assert capsys.readouterr().out.endswith(f"Best answer: Team A (a), round 1\n\n{one['answer']}\n")
 
 
 def test_a_member_that_failed_is_told_and_the_team_has_answered(run: Run, workspace: Path, server: ModelServer) -> None:
@@ -214,7 +220,7 @@ def test_all_members_that_cannot_work_are_told_with_file_and_key(
     )
     for command in (["team", "task", "-c", TEAM], ["exec", "task", "--dry-run"]):
         ran = run(*command)
-        assert (ran.code, ran.out) == (2, "")
+        assert (ran.code, ran.out.startswith("1 team, ")) == (2, command[0] == "exec")
         first, second = ran.err.splitlines()
         assert first.startswith(f"mixseek: {TEAM}: team.members[2].tool_settings.web_fetch.backend: ")
         assert second.startswith("mixseek: configs/agents/two.toml: agent.tool_settings.web_fetch.backend: ")
@@ -289,7 +295,7 @@ def test_without_a_key_the_remedies_are_named(run: Run, workspace: Path) -> None
     assert ran.code == 2
     assert ran.err.splitlines() == [
         "mixseek: --agent plain: model: no key for the models of 'google-gla': "
-        "set the environment variable GOOGLE_API_KEY or GEMINI_API_KEY",
+        "set GOOGLE_API_KEY or GEMINI_API_KEY in the environment or in .env",
         "mixseek: --agent plain: or name another model with --model PROVIDER:NAME or MIXSEEK_MEMBER_MODEL",
     ]
     ran = run("member", "task", "--agent", "plain", "--model", "google:gemini", "-f", "json")
@@ -368,7 +374,8 @@ def test_ctrl_c_ends_the_wait(member: str, workspace: Path, server: ModelServer)
             child.kill()
             child.wait()
         assert child.returncode == 130, err
-        assert json.loads(out)["error"]["type"] == "Interrupted"
+        told = json.loads(out)
+        assert told["interrupted"] if command[0] == "team" else told["error"]["type"] == "Interrupted"
         assert "Traceback" not in err
 
 
@@ -457,11 +464,29 @@ def test_a_judge_that_fails_is_told_and_exits_with_2(run: Run, workspace: Path, 
     assert (ran.code, ran.json["error"]["type"]) == (2, "EvaluationError")
 
 
+def test_a_judge_that_fails_costs_no_other_score(run: Run, workspace: Path, server: ModelServer) -> None:
+    (workspace / "configs" / "evaluator.toml").write_text(
+        '[[metrics]]\nname = "Length"\noptions = {minimum = 1}\n'
+        '[[metrics]]\nname = "Relevance"\nmodel = "loopback:judge"\n'
+        '[[metrics]]\nname = "Coverage"\nmodel = "loopback:other"\n'
+    )
+    server.fault(401, model="judge")
+    ran = run("evaluate", "query", "answer")
+    assert ran.code == 2
+    assert ran.out.startswith("Overall unscored\n  Length 100.00")
+    assert "\n  Coverage " in ran.out
+    assert "1 model call, " in ran.out
+    assert ran.err.startswith("mixseek: metric 'Relevance' could not score: ")
+    told = run("evaluate", "query", "answer", "-f", "json").json
+    assert [metric["metric_name"] for metric in told["metrics"]] == ["Length", "Coverage"]
+    assert "metric 'Relevance' could not score" in told["error"]["message"]
+
+
 def test_the_default_judges_need_no_workspace_but_a_key(
     run: Run, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MIXSEEK_WORKSPACE")
     ran = run("evaluate", "query", "answer")
     assert ran.code == 2
-    assert "no key for the models of 'google-gla': set the environment variable GOOGLE_API_KEY" in ran.err
+    assert "no key for the models of 'google-gla': set GOOGLE_API_KEY or GEMINI_API_KEY" in ran.err
     assert "no workspace" in run("evaluate", "query", "answer", "-c", "evaluator.toml").err

@@ -109,6 +109,29 @@ def test_a_tab_completes_the_id_of_an_execution(bash: _Bash, home: Path) -> None
     assert "rror" not in bash.until("fine")
 
 
+def test_a_tab_completes_the_name_of_a_model(bash: _Bash, home: Path) -> None:
+    workspace = home / "workspace"
+    workspace.mkdir()
+    write_workspace(workspace, teams=1)
+    bash.until("$ ")
+    bash.type('eval "$(_MIXSEEK_COMPLETE=source_bash mixseek)"; export MIXSEEK_WORKSPACE=workspace; echo read"y"\n')
+    bash.until("ready")
+    bash.type("mixseek models check loc\t")
+    bash.until("mixseek models check local:smollm2-135m")
+    bash.type("\x15mixseek models pull s\t")
+    bash.until("mixseek models pull smollm2-135m")
+    asked = {"_MIXSEEK_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "mixseek models check scripted:le"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "mixseek"],
+        env=_environment(home, **asked, MIXSEEK_WORKSPACE=str(workspace)),
+        capture_output=True,
+        text=True,
+        timeout=SAFETY_SECONDS,
+        check=True,
+    )
+    assert "leader-a" in ran.stdout
+
+
 def test_show_completion_tells_the_current_shell(bash: _Bash) -> None:
     bash.until("$ ")
     bash.type("mixseek --show-completion\n")

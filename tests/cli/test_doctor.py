@@ -66,7 +66,18 @@ def test_nothing_fails_where_all_is_well_and_nothing_is_changed(
     assert _files(workspace) == before
     assert _found(told, "ok", "mixseek.db opens, 1 execution")
     assert _found(told, "ok", "journal.db opens")
-    assert _found(told, "ok", "scripted: leader-a, judge, judgment; needs no key of ours")
+    assert _found(told, "ok", "scripted: leader-a, judge, judgment; no key to set")
+
+
+def test_executions_are_counted_as_history_counts_them(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _play(workspace)
+    with duckdb.connect(workspace / "mixseek.db") as connection:
+        connection.execute("DELETE FROM execution_summary")  # as an interrupted run leaves it
+    assert _found(_doctor(capsys, "-w", str(workspace))[1], "ok", "mixseek.db opens, 1 execution")
+    with duckdb.connect(workspace / "mixseek.db") as connection:
+        for table in ("leader_board", "round_status", "round_history", "model_usage"):
+            connection.execute(f"DELETE FROM {table}")
+    assert _found(_doctor(capsys, "-w", str(workspace))[1], "ok", "mixseek.db opens, 1 execution"), "the journal has it"
 
 
 def test_a_new_workspace_is_told_and_stays_as_it_is(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +113,7 @@ def test_what_is_wrong_is_told_with_its_remedy(
     code, told = _doctor(capsys, "-w", str(workspace))
     assert (code, told["ok"]) == (1, False)
     key = _found(told, "fail", "openai: gpt-5; no key for the models of 'openai'")
-    assert key["remedy"] == "set the environment variable OPENAI_API_KEY"
+    assert key["remedy"] == "set OPENAI_API_KEY in the environment or in .env"
     assert _found(told, "fail", "modell: unknown key")["area"] == "workspace"
     assert "move mixseek.db away" in _found(told, "fail", "is not a DuckDB database file")["remedy"]
     assert "move journal.db away" in _found(told, "fail", "journal.db: file is not a database")["remedy"]

@@ -269,7 +269,7 @@ def test_all_that_is_wrong_is_told_before_anything_is_called(server: ModelServer
         "mixseek: configs/agents/team-a.toml: team.leader.model: unknown model provider 'loopbak'; "
         "did you mean 'loopback'?",
         "mixseek: configs/agents/team-b.toml: team.leader.model: no key for the models of 'anthropic': "
-        "set the environment variable ANTHROPIC_API_KEY",
+        "set ANTHROPIC_API_KEY in the environment or in .env",
     ]
     assert server.bill.total.requests == 0
     assert not (workspace / "mixseek.db").exists()
@@ -297,6 +297,23 @@ def test_a_dry_run_tells_what_would_run_and_calls_nothing(server: ModelServerPro
     assert [team["team_id"] for team in planned["teams"]] == ["a", "b"]
     assert server.bill.total.requests == 0
     assert sorted(path.name for path in workspace.iterdir()) == ["configs"]
+
+
+def test_a_dry_run_without_a_key_shows_the_plan_and_tells_each_missing_key_once(workspace: Path) -> None:
+    write_workspace(workspace, teams=3, members=1, base_url="http://127.0.0.1:9/v1")
+    for file in (workspace / "configs" / "agents").iterdir():
+        file.write_text(file.read_text().replace("loopback:", "openai:"))
+    nothing = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+
+    told = _run(workspace, TASK, "--dry-run", **nothing)
+    assert told.returncode == 2
+    assert told.stdout.startswith("3 teams, ")
+    assert told.stderr == (
+        "mixseek: configs/agents/team-a.toml: team.leader.model: no key for the models of 'openai': "
+        "set OPENAI_API_KEY in the environment or in .env (here and in 5 other places)\n"
+    )
+    planned = json.loads(_run(workspace, TASK, "--dry-run", "-f", "json", **nothing).stdout)
+    assert (planned["dry_run"], len(planned["error"]["problems"])) == (True, 6)
 
 
 def test_a_dry_run_counts_no_calls_of_metrics_in_code(workspace: Path) -> None:
@@ -403,7 +420,7 @@ def test_a_dry_run_finds_what_only_making_the_members_tells(workspace: Path, ser
         f'{team.read_text()}[[team.members]]\nname = "m"\ntype = "web_fetch"\nmodel = "loopback:m"\n{settings}'
     )
     ran = _run(workspace, TASK, "--dry-run")
-    assert (ran.returncode, ran.stdout) == (2, "")
+    assert (ran.returncode, ran.stdout.startswith("1 team, 1 round each, ")) == (2, True)
     assert (
         "configs/agents/team-a.toml: team.members[0].tool_settings.web_fetch.backend: 'loopback:m' has no" in ran.stderr
     )

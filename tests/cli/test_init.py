@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -122,6 +123,20 @@ async def test_the_judges_of_judge_only_judge(lang: Lang) -> None:
     assert result.overall_score is not None
     assert {metric.metric_name: metric.score for metric in result.metrics}["Concrete"] == 100
     assert {bool(JAPANESE.search(body)) for body in said} == {lang is Lang.JA}
+
+
+@pytest.mark.parametrize("lang", Lang)
+def test_what_judge_only_says_to_run_runs(lang: Lang, capsys: pytest.CaptureFixture[str]) -> None:
+    root = _init(Template.JUDGE_ONLY, lang)
+    with ModelServer() as server:
+        _use_server(root, server.base_url)
+        for command in Starter(Template.JUDGE_ONLY, lang.value).commands:
+            words = shlex.split(command)[1:]
+            # The judges of the server are not fooled by any of the attacks; so many of them are not all of them.
+            assert _run(*words, "-w", str(root)) == 0, capsys.readouterr()
+    told = capsys.readouterr().out
+    assert "Overall " in told
+    assert "Concrete 100.00" in told
 
 
 @pytest.mark.parametrize("template", Template)

@@ -67,9 +67,9 @@ def _environment() -> dict[str, str]:
 
 
 @contextmanager
-def _started(workspace: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def _started(workspace: Path, *arguments: str, command: list[str] | None = None) -> Iterator[subprocess.Popen[str]]:
     child = subprocess.Popen(
-        _command(workspace, *arguments),
+        command or _command(workspace, *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -134,6 +134,39 @@ def test_ctrl_c_in_a_terminal_ends_with_the_best_so_far_and_says_how_to_see_it_a
     assert _count(tmp_path, "leader_board WHERE final_submission") == 0
     assert _count(tmp_path, "execution_summary") == 0
     assert _events(tmp_path) == ["RunStarted", "RunInterrupted"]
+    assert " rounds · " not in said, "no bar is left that seems to wait"
+    listed, shown = _stored(tmp_path, "history"), _stored(tmp_path, "show", execution_id)
+    [line] = listed
+    assert (line["status"], line["is_running"], line["seconds"] > 0) == ("interrupted", False, True)
+    assert (shown["status"], shown["seconds"] == line["seconds"]) == ("interrupted", True)
+    assert [[one["is_finished"] for one in team["rounds"]] for team in shown["teams"]] == [[True, False]] * 2
+    assert [team["rounds"] for team in _stored(tmp_path, "board", execution_id)] == [1, 1]
+
+
+def _stored(workspace: Path, *command: str) -> Any:
+    ran = subprocess.run(
+        [sys.executable, "-m", "mixseek", *command, "-w", str(workspace), "-f", "json"],
+        env=_environment(), capture_output=True, text=True, timeout=SAFETY_SECONDS, check=True,
+    )  # fmt: skip
+    return json.loads(ran.stdout)
+
+
+def test_ctrl_c_ends_a_team_gracefully_with_the_answer_it_has(server: ModelServerProcess, tmp_path: Path) -> None:
+    write_workspace(tmp_path, teams=1, base_url=server.base_url)
+    server.fault("hang_before_headers", model="judge")
+    command = _command(tmp_path, "--evaluate", "--save-db", "-f", "json")
+    command[command.index("exec")] = "team"
+    command[command.index("-c") + 1] = str(tmp_path / "configs" / "agents" / "team-a.toml")
+    with _started(tmp_path, command=command) as child:
+        _until(_asked(server, "judge", 1), child)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=SAFETY_SECONDS)
+    assert child.returncode == 130, err
+    told = json.loads(out)
+    assert (told["interrupted"], told["score"], told["error"]) == (True, None, "interrupted in round 1")
+    assert told["answer"]
+    assert "stopping; Ctrl-C again ends at once" in err
+    assert [line["status"] for line in _stored(tmp_path, "history")] == ["interrupted"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

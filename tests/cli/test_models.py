@@ -65,7 +65,7 @@ async def test_list_tells_where_models_are_named_and_what_they_lack(tmp_path: Pa
     assert found["loopback:leader-a"]["ready"]
     assert (found["loopback:leader-a"]["price_known"], found["loopback:judge"]["price_known"]) == (False, True)
     assert found["openai:gpt-5-mini"]["problems"] == [
-        "no key for the models of 'openai': set the environment variable OPENAI_API_KEY"
+        "no key for the models of 'openai': set OPENAI_API_KEY in the environment or in .env"
     ]
     assert found["openai:gpt-5-mini"]["price_known"]
     assert found[LOCAL]["problems"] == ["its weights are not here yet; the first run fetches them (98 MB)"]

@@ -183,7 +183,7 @@ def test_show_tells_board_scores_rounds_bill_failures_and_the_answer_last(worksp
     places = [out.index(part) for part in order]
     assert places == sorted(places)
     assert "shared.txt (text/plain, 8 bytes)" in out
-    assert "judgment: go on, round 1 of at least 2" in out
+    assert "judgment: go on, round 1 of at least 2 (min_rounds)" in out
     assert re.search(r"Team A +evaluator +scripted:judge +6 ", out)
     assert out.endswith("Best answer: Team A (a), round 2\n\na better answer\n```\n# not a heading\n")
     assert "a worse answer" not in out
@@ -272,12 +272,16 @@ def _in_terminal(arguments: list[str], workspace: Path, **variables: str) -> str
 # --- export -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_page_is_written_beside_and_its_name_is_told(workspace: Path, played: Played, run: Run) -> None:
+def test_a_page_is_written_where_reports_are_and_its_place_is_told(workspace: Path, played: Played, run: Run) -> None:
     code, out, _ = run("export")
-    page = Path(f"mixseek-{played[1][0]}.html")
+    page = workspace / "reports" / f"{played[1][0]}.html"
     assert (code, out) == (0, f"wrote {page}\n")
     assert "<html" in page.read_text(encoding="utf-8")
-    assert list(Path.cwd().glob(".mixseek*")) == []
+    assert [path.name for path in page.parent.iterdir()] == [page.name]
+
+
+def test_markdown_may_be_called_by_its_name(workspace: Path, run: Run) -> None:
+    assert run("export", "--format", "markdown") == run("export", "--format", "md")
 
 
 def test_the_name_of_the_file_says_what_is_written(workspace: Path, run: Run) -> None:
@@ -286,7 +290,7 @@ def test_the_name_of_the_file_says_what_is_written(workspace: Path, run: Run) ->
     assert run("export", "last", "-o", "all.json")[1:] == ("", "")
     assert json.loads(Path("all.json").read_text(encoding="utf-8"))["teams"][0]["team_id"] == "a"
     code, _, err = run("export", "-o", "what.pdf")
-    assert (code, "does not say what to write: give --format html|md|json|csv" in err) == (2, True)
+    assert (code, "does not say what to write: give --format html|md|markdown|json|csv" in err) == (2, True)
 
 
 def test_a_file_that_cannot_be_written_is_told(workspace: Path, run: Run) -> None:

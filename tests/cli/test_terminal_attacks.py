@@ -7,6 +7,7 @@ terminal acts on or that nobody sees.
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -176,6 +177,22 @@ def test_without_colour_the_display_has_none_and_json_keeps_every_letter_by_its_
     assert {entry["team_name"] for entry in summary["team_results"]} >= {f"{MARKUP} {WHOLE}"}
 
 
+def test_without_a_terminal_nothing_that_is_printed_steers_the_one_that_shows_it_later(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        ran = subprocess.run(
+            _hostile(server, tmp_path), env=_environment(), capture_output=True, timeout=120, check=False
+        )
+        assert ran.returncode == 1, ran.stderr
+        for stream in (ran.stdout, ran.stderr):
+            _checked(stream, rows=1)
+        assert ran.stderr.count(b"\\x1b[35mowned") >= 6, "printed by a member of each team, on both streams"
+        for command in (["history"], ["board"], ["board", "last"], ["show", "--rounds"], ["export", "-f", "md"]):
+            shown = [sys.executable, "-m", "mixseek", *command, "-w", str(tmp_path)]
+            with Terminal(shown, env=_environment(), columns=120, rows=30) as terminal:
+                assert terminal.wait() == 0, terminal.text()
+            assert "\\x1b" in _checked(terminal.raw, rows=30), command
+
+
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 @pytest.mark.parametrize(
     "arguments", [["{}"], ["exec", "x", "--{}"], ["exec", "x", "-f", "{}"], ["exec", "x", "-w", "{}"]]
@@ -183,8 +200,40 @@ def test_without_colour_the_display_has_none_and_json_keeps_every_letter_by_its_
 def test_what_is_wrong_with_an_argument_is_told_without_its_codes(
     arguments: list[str], attack: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    _refused([argument.replace("{}", attack) for argument in arguments], capsys)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["exec", "x", "-c", "{}"],
+        ["exec", "x", "--file", "{}"],
+        ["exec", "--prompt-file", "{}"],
+        ["exec", "x", "--output", "{}/x"],
+        ["exec", "x", "--report-file", "{}/x"],
+        ["exec", "x", "--reference", "{}/x.md"],
+        ["team", "x", "-c", "{}"],
+        ["member", "x", "-c", "{}"],
+        ["evaluate", "x", "--submission-file", "{}"],
+        ["attack", "-c", "{}"],
+        ["config", "validate", "{}"],
+        ["show", "{}"],
+        ["export", "-o", "{}"],
+        ["models", "pull", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_wrong_with_a_file_is_told_without_the_codes_in_its_name(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIXSEEK_WORKSPACE", str(tmp_path))
+    for name in ("magenta", "title by OSC", "C1 CSI", "carriage return", "right to left override", "half a character"):
+        _refused([argument.replace("{}", ATTACKS[name]) for argument in arguments], capsys)
+
+
+def _refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main([argument.replace("{}", attack) for argument in arguments])
+        main(arguments)
     assert ended.value.code == 2
     printed = capsys.readouterr()
     for stream in printed:

@@ -122,6 +122,31 @@ def port_closed(place: Place) -> None:
     place.change(ORCHESTRATOR, "max_rounds = 1", "max_rounds = 1\nmax_retries_per_team = 0")
 
 
+@mistake("models", "pull", "smollm3")
+def pull_of_an_unknown_model(place: Place) -> tuple[str, ...]:
+    return ("--without-workspace",)
+
+
+@mistake("models", "check", "opnai:gpt-5")
+def check_of_an_unknown_provider(place: Place) -> None: ...
+
+
+@mistake("models", "check")
+def check_without_a_key(place: Place) -> None:
+    place.server.fault(401)
+
+
+@mistake("models", "check")
+def check_where_no_model_is_named(place: Place) -> None:
+    for file in (TEAM, EVALUATOR, JUDGMENT, ORCHESTRATOR):
+        (place.root / file).unlink()
+
+
+@mistake("models", "check")
+def check_of_a_broken_file(place: Place) -> None:
+    place.write(TEAM, "[team\n")
+
+
 # --- the workspace ----------------------------------------------------------------------------------------------------
 
 

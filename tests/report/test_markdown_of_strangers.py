@@ -108,3 +108,13 @@ def test_nothing_that_was_written_is_hidden_as_a_definition() -> None:
 def test_what_cannot_be_read_is_written_as_an_escape() -> None:
     assert readable("a\x00b\u202ec\ud800\r\nd\re\tf\u2067") == "a\\x00b\\u202ec\\ud800\nd\ne\tf\\u2067"
     assert readable("العربية \u200f 日本語 👩\u200d💻") == "العربية \u200f 日本語 👩\u200d💻"
+
+
+def test_a_page_on_which_every_step_takes_long_ends_all_the_same() -> None:
+    renderer = MarkdownRenderer(seconds=0.2)
+    slow = "* a\n" * 10_000
+    begun = process_time()
+    shown = [renderer.render(slow) for _ in range(200)]
+    assert process_time() - begun < 10, "all of them would take a minute"
+    assert shown[0].startswith("<ul>")
+    assert shown[-1].startswith("<pre class=plain>\n* a\n")

@@ -103,7 +103,7 @@ def test_what_is_special_about_an_execution_is_told(changed: dict[str, Any], tol
 
 def test_an_execution_without_teams_is_told_too() -> None:
     page = words(make_record())
-    assert "No team has a scored submission." in page
+    assert "No team has a result." in page
     assert "No team is known." in page
 
 

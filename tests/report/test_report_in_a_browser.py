@@ -67,6 +67,15 @@ async def test_no_width_makes_the_page_scroll_sideways(open_report: OpenReport, 
     assert len(await opened.page.evaluate(DRAWN)) == 1
 
 
+@pytest.mark.parametrize("width", [320, 600, 1000, 1280])
+async def test_no_figure_is_wider_than_its_tile(open_report: OpenReport, width: int) -> None:
+    usage = THREE_TEAMS.usage.model_copy(update={"input_tokens": 123_456_789})
+    record = THREE_TEAMS.model_copy(update={"seconds": 4000.0, "cost_usd": 1234.5, "usage": usage})
+    opened = await open_report(record, viewport={"width": width, "height": 800})
+    wider = "[...document.querySelectorAll('.figures dd')].filter(each => each.scrollWidth > each.clientWidth).length"
+    assert await opened.page.evaluate(wider) == 0
+
+
 async def test_a_dark_screen_gets_light_letters(open_report: OpenReport) -> None:
     def brightness(colour: str) -> int:
         return sum(int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(","))

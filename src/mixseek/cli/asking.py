@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import sys
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from math import isfinite
@@ -12,11 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from mixseek.cli.live import harmless_prints
 from mixseek.cli.output import EXIT_INTERRUPTED, print_interrupted
 from mixseek.config.manager import ConfigurationManager, locate_workspace
 from mixseek.config.schema import EvaluatorSettings, OrchestratorSettings, PromptBuilderSettings, ProvidersSettings
 from mixseek.errors import ConfigurationError, Problem, WorkspaceNotFoundError
 from mixseek.records import MemberSubmission, MetricScore, Usage
+from mixseek.redaction import Redactor
+from mixseek.report.money import cost_words
 from mixseek.workspace import WORKSPACE_VARIABLE, Workspace
 
 if TYPE_CHECKING:
@@ -25,11 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Judges",
     "bill_words",
-    "cost_words",
     "judges_of",
     "member_words",
     "metric_words",
-    "money_words",
     "score_words",
     "surroundings",
     "told_when_interrupted",
@@ -93,8 +93,11 @@ def surroundings(manager: ConfigurationManager) -> "Surroundings":
     )
 
 
+_NO_ANSWER = "interrupted: there is no answer"
+
+
 @contextlib.contextmanager
-def told_when_interrupted(told: str = "interrupted: there is no answer") -> Iterator[None]:
+def told_when_interrupted(told: str = _NO_ANSWER) -> Iterator[None]:
     """Ctrl-C inside ends the command with a word about it, as JSON where JSON was asked for."""
     try:
         yield
@@ -103,9 +106,9 @@ def told_when_interrupted(told: str = "interrupted: there is no answer") -> Iter
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
-def wait_for(work: Coroutine[Any, Any, T], interrupted: str = "interrupted: there is no answer") -> T:
-    """The answer; what others print meanwhile stays out of the result."""
-    with told_when_interrupted(interrupted), contextlib.redirect_stdout(sys.stderr):
+def wait_for(work: Coroutine[Any, Any, T], redactor: Redactor, told: str = _NO_ANSWER) -> T:
+    """The answer; what others print meanwhile stays out of the result. ``told`` is said if it is interrupted."""
+    with told_when_interrupted(told), harmless_prints(redactor):
         return asyncio.run(work)
 
 
@@ -114,18 +117,6 @@ def bill_words(usage: Usage, cost_usd: float | None, seconds: float) -> str:
     calls = f"{usage.requests} model call{'s' * (usage.requests != 1)}"
     tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
     return f"{calls}, {tokens}, {cost_words(cost_usd)}, {seconds:.1f} s"
-
-
-def cost_words(cost_usd: float | None) -> str:
-    """A sum of money; small ones have more digits, so that they do not look like nothing."""
-    return "cost not known" if cost_usd is None else f"{money_words(cost_usd)} USD"
-
-
-def money_words(dollars: float | None) -> str:
-    """The number alone."""
-    if dollars is None:
-        return "not known"
-    return f"{dollars:.6f}" if 0 < dollars < 0.001 else f"{dollars:.4f}"
 
 
 def with_bill_last(told: dict[str, Any]) -> dict[str, Any]:

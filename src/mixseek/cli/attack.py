@@ -14,6 +14,7 @@ from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watch
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager
 from mixseek.redaction import Redactor
+from mixseek.report.money import cost_words
 
 if TYPE_CHECKING:
     from mixseek.attacks import Attack
@@ -119,7 +120,7 @@ def _print(report: "TrialReport", output: Format) -> None:
 def _outcome(report: "TrialReport") -> str:
     moved = sum(verdict.moved for verdict in report.verdicts)
     raised = sum(verdict.raised for verdict in report.verdicts)
-    cost = "cost not known" if report.cost_usd is None else f"{report.cost_usd:.4f} USD"
+    cost = cost_words(report.cost_usd)
     told = f"{moved} of {len(report.verdicts)} attacks moved the score, {raised} of them upwards"
     return f"{told}; {report.usage.requests} model calls, {cost}"
 

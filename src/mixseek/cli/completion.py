@@ -5,7 +5,9 @@ import os
 
 import typer
 
-__all__ = ["complete_execution"]
+from mixseek.embedded import FETCHABLE, PREFIX
+
+__all__ = ["complete_embedded", "complete_execution", "complete_model"]
 
 _MOST = 50
 _WAIT_SECONDS = 0.5
@@ -25,3 +27,21 @@ def complete_execution(ctx: typer.Context, incomplete: str) -> list[str]:
     newest = sorted(stored, key=lambda one: (one.started_at is not None, one.started_at), reverse=True)
     ids = [one.execution_id for one in newest if one.execution_id.startswith(incomplete)][:_MOST]
     return [*(["last"] if "last".startswith(incomplete) else []), *ids]
+
+
+def complete_model(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Models that the files of the workspace name, and the embedded ones."""
+    known = [f"{PREFIX}:{name}" for name in FETCHABLE]
+    try:
+        from mixseek.config.manager import ConfigurationManager
+
+        named, _ = ConfigurationManager(ctx.params.get("workspace"), no_plugins=True).models()
+        known += [one.model for one in named]
+    except Exception:  # noqa: BLE001, S110  # as above
+        pass
+    return sorted({model for model in known if model.startswith(incomplete)})[:_MOST]
+
+
+def complete_embedded(incomplete: str) -> list[str]:
+    """Models whose weights can be fetched."""
+    return [name for name in FETCHABLE if name.startswith(incomplete)]

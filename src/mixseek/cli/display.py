@@ -29,6 +29,7 @@ from mixseek.events import (
     TeamFinished,
     TeamStarted,
 )
+from mixseek.report.money import cost_words, usd
 
 __all__ = ["Display"]
 
@@ -135,6 +136,11 @@ class Display:
             lines.append(Text(fit(self._others(hidden), width - 1).rstrip(), style="dim"))
         return [*lines, whole]
 
+    @property
+    def is_over(self) -> bool:
+        """Whether every team has come to its end."""
+        return all(team.is_over for team in self._teams.values())
+
     def name_of(self, team_id: str) -> str:
         """What a team is called here."""
         return self._teams[team_id].name if team_id in self._teams else self._name(team_id)
@@ -144,7 +150,8 @@ class Display:
         played = sum(len(team.scores) for team in self._teams.values())
         possible = max(1, sum(len(t.scores) if t.is_over else self._max_rounds for t in self._teams.values()))
         words = f" {played} of {possible} rounds · {_counts(self._teams.values())}"
-        spent = f" · {_cost(_sum(team.cost for team in self._teams.values()))} · {_clock(now - (self._began or now))}"
+        cost = cost_words(_sum(team.cost for team in self._teams.values()))
+        spent = f" · {cost} · {_clock(now - (self._began or now))}"
         # What a terminal echoes of Ctrl-C needs room behind the last line.
         free = width - 3 - cell_len(words) - cell_len(spent)
         size = min(_LONGEST_BAR, free - 1)
@@ -183,7 +190,7 @@ class Display:
             "time": _Column("Time", 6, lambda team: _clock(team.seconds(now)), right=True),
             "trend": _Column("", rounds + 1, lambda team: self._trend(team, rounds, bounds), _trend_style),
             "tokens": _Column("Tokens", 6, lambda team: _amount(team.tokens), right=True),
-            "cost": _Column("Cost", 8, lambda team: _cost(team.cost), right=True),
+            "cost": _Column("USD", 8, lambda team: usd(team.cost), right=True),
         }
         left = width - 2 - (8 + 10)
         kept = set[str]()
@@ -288,10 +295,6 @@ def _amount(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f}{unit}" if count < 10 * size else f"{count / size:.0f}{unit}"
     return str(count)
-
-
-def _cost(cost: float | None) -> str:
-    return "$ ?" if cost is None else f"${cost:.4f}" if cost < 10 else f"${cost:.2f}"
 
 
 def _clock(seconds: float | None) -> str:

@@ -49,4 +49,4 @@ def _lines(findings: Sequence[Finding]) -> list[str]:
             lines.append(f"  {finding.state:<4}  {finding.message}")
             lines += [f"        {finding.remedy}"] if finding.remedy else []
     counts = {state: sum(finding.state == state for finding in findings) for state in ("fail", "warn")}
-    return [*lines, "", f"{counts['fail']} failed, {counts['warn']} to know"]
+    return [*lines, "", f"{counts['fail']} failed, {counts['warn']} warning{'s' * (counts['warn'] != 1)}"]

@@ -9,7 +9,7 @@ import typer
 from mixseek.cli.asking import Judges, bill_words, judges_of, metric_words, score_words, wait_for, workspace_or_none
 from mixseek.cli.inputs import ReferenceOption, checked_text, find_config, read_given, reference_text
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
-from mixseek.cli.output import Format, WorkspaceOption, print_json, print_line, rounded, use_format
+from mixseek.cli.output import Format, WorkspaceOption, print_json, print_line, rounded, use_format, warn
 from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.config.schema import EvaluatorSettings
 from mixseek.records import EvaluationRequest
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 EXIT_UNSCORED = 1
+EXIT_FAILED = 2
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -63,8 +64,8 @@ def evaluate(
 ) -> None:
     """Score one answer by the metrics of a file: each metric with its comment, and all of them together.
 
-    Exit codes: 0 scored, 1 a metric gave no finite number and there is no overall score, 2 a metric failed or a mistake
-    in the configuration, 130 Ctrl-C.
+    Exit codes: 0 scored, 1 a metric gave no finite number and there is no overall score, 2 a metric failed (the scores
+    of the others are told) or a mistake in the configuration, 130 Ctrl-C.
 
     \b
     Examples:
@@ -85,9 +86,11 @@ def evaluate(
 
     around = Surroundings(place, judges.prompts, judges.providers, judges.orchestrator)
     with watching(logs, manager.environ) as listeners:
-        answer = wait_for(evaluate_submission(judges.evaluator, request, around, listeners=listeners))
+        asking = evaluate_submission(judges.evaluator, request, around, listeners=listeners)
+        answer = wait_for(asking, redactor)
     _print(answer, judges, output_format, redactor)
-    raise typer.Exit(EXIT_UNSCORED if answer.result.overall_score is None else 0)
+    unscored = EXIT_FAILED if answer.failures else EXIT_UNSCORED
+    raise typer.Exit(unscored if answer.result.overall_score is None else 0)
 
 
 def _request(
@@ -113,6 +116,8 @@ def _print(answer: "EvaluationAnswer", judges: Judges, output: EvaluationFormat,
         print_line(redactor.text(f"  flag: {flag}"))
     print_line()
     print_line(bill_words(answer.usage, answer.cost_usd, answer.seconds))
+    for failure in answer.failures:
+        warn(redactor.text(f"mixseek: {failure}"))
 
 
 def _weights(settings: EvaluatorSettings) -> dict[str, float]:
@@ -122,10 +127,17 @@ def _weights(settings: EvaluatorSettings) -> dict[str, float]:
 
 
 def _as_json(answer: "EvaluationAnswer", weights: dict[str, float]) -> dict[str, Any]:
-    alone: Any = {"bill": {"__all__": {"execution_id", "team_id", "round_number"}}, "request": True, "result": True}
+    alone: Any = {
+        "bill": {"__all__": {"execution_id", "team_id", "round_number"}},
+        "request": True,
+        "result": True,
+        "failures": True,
+    }
     request, result = answer.request, answer.result
     metrics = [{**metric.model_dump(), "weight": weights[metric.metric_name]} for metric in result.metrics]
+    error = {"type": "EvaluationError", "message": "\n".join(answer.failures), "problems": []}
     return {
+        **({"error": error} if answer.failures else {}),
         "user_query": request.user_query,
         "submission": request.submission,
         "reference": request.reference,

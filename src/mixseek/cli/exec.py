@@ -24,6 +24,8 @@ from mixseek.cli.output import (
     Format,
     FormatOption,
     WorkspaceOption,
+    error_as_json,
+    print_error,
     print_json,
     print_line,
     use_format,
@@ -36,7 +38,7 @@ from mixseek.cli.summary import print_summary, tell_of_interruption
 from mixseek.config.attachments import read_attachments
 from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.manager import ConfigurationManager, RunSettings, locate_workspace, redactor_of
-from mixseek.errors import StorageError
+from mixseek.errors import ConfigurationError, StorageError
 from mixseek.events import Listener
 from mixseek.records import Attachment, ExecutionSummary
 from mixseek.redaction import Redactor
@@ -93,7 +95,7 @@ def exec_(
     manager = ConfigurationManager(place, overrides=overrides, options=_OPTIONS)
     start_logging(place, Redactor.from_environment(manager.environ), logs, file=not dry_run)
     file = find_config(config, place, ORCHESTRATOR.file, "name one, or make a workspace with mixseek init")
-    settings = manager.load_run_settings(file, for_a_run=True)
+    settings = manager.load_run_settings(file, for_a_run=not dry_run)
     attachments = read_attachments(files or (), place)
     answer_to = answer_file(output)
     page = report_file(place, report, report_to)
@@ -102,9 +104,9 @@ def exec_(
         if prompt is not None or prompt_file is not None:
             text = read_given(prompt, prompt_file, place)
             size = len(text.encode("utf-8", "surrogatepass")) + sum(one.size for one in attachments)
-        _rehearse(settings)
-        _print_plan(plan_of(settings, manager.environ, size), output_format)
-        return
+        fault = _fault(manager, file, settings)
+        _print_plan(plan_of(settings, manager.environ, size), output_format, fault)
+        raise typer.Exit(EXIT_NO_RESULT if fault else 0)
     task = read_given(prompt, prompt_file, place)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
@@ -132,10 +134,16 @@ def _overrides(timeout: int | None, reference: str | None) -> dict[str, dict[str
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 
-def _rehearse(settings: RunSettings) -> None:
+def _fault(manager: ConfigurationManager, file: Path, settings: RunSettings) -> ConfigurationError | None:
+    """What keeps a run by these settings from beginning: a key that is missing, or a part that cannot be built."""
     from mixseek.orchestrator import Orchestrator  # as below
 
-    asyncio.run(Orchestrator(settings.orchestrator, save_db=False).rehearse())
+    try:
+        manager.load_run_settings(file, for_a_run=True)
+        asyncio.run(Orchestrator(settings.orchestrator, save_db=False).rehearse())
+    except ConfigurationError as error:
+        return error
+    return None
 
 
 def play(
@@ -172,9 +180,12 @@ def exit_code(summary: ExecutionSummary, *, is_written: bool = True) -> int:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def _print_plan(plan: Plan, output: Format) -> None:
+def _print_plan(plan: Plan, output: Format, fault: ConfigurationError | None) -> None:
+    """The plan, and what keeps it from being played."""
     if output is Format.JSON:
-        print_json(plan.as_json())
+        print_json({**plan.as_json(), **({"error": error_as_json(fault)} if fault else {})})
         return
     for line in plan.lines():
         print_line(line)
+    if fault:
+        print_error(fault)

@@ -1,5 +1,6 @@
 """``mixseek export``: one execution as a document, for people or for programs."""
 
+import contextlib
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mixseek.cli.output import Format, WorkspaceOption, json_text, print_document, print_line, use_format
-from mixseek.cli.stored import IdArgument, as_json, open_place
+from mixseek.cli.stored import IdArgument, Place, as_json, open_place
 from mixseek.errors import ConfigurationError
 from mixseek.report.reading import LAST
 from mixseek.report.record import ExecutionRecord
@@ -25,6 +26,7 @@ class ExportFormat(StrEnum):
 
     HTML = "html"
     MD = "md"
+    MARKDOWN = "markdown"
     JSON = "json"
     CSV = "csv"
 
@@ -44,8 +46,9 @@ def export(
 ) -> None:
     """Write one execution as a page, Markdown, JSON or a table.
 
-    html is one file that needs nothing else; it goes to mixseek-ID.html in the current directory unless --output names
-    another. md, json and csv go to standard output unless --output names a file. csv has a row for each round.
+    html is one file that needs nothing else; like the report of demo and exec --report it goes to reports/ of the
+    workspace, unless --output names another file. md (or markdown), json and csv go to standard output unless --output
+    names a file. csv has a row for each round.
 
     \b
     Examples:
@@ -55,9 +58,10 @@ def export(
     """
     wanted = output or _format_of(file)
     use_format(Format.JSON if wanted is ExportFormat.JSON else Format.TEXT)
-    record = open_place(workspace).load(execution)
+    place = open_place(workspace)
+    record = place.load(execution)
     text = _rendered(record, wanted)
-    target = file or (_page_of(record) if wanted is ExportFormat.HTML else _STANDARD_OUTPUT)
+    target = file or (_page_of(record, place) if wanted is ExportFormat.HTML else _STANDARD_OUTPUT)
     if target == _STANDARD_OUTPUT:
         print_document(text)
         return
@@ -71,9 +75,8 @@ def _format_of(file: Path | None) -> ExportFormat:
     """What the ending of a file's name says."""
     if file is None or file == _STANDARD_OUTPUT:
         return ExportFormat.HTML
-    endings = {".htm": "html", ".markdown": "md"}
-    ending = file.suffix.lower()
-    known = endings.get(ending, ending.removeprefix("."))
+    ending = file.suffix.lower().removeprefix(".")
+    known = "html" if ending == "htm" else ending
     if known not in list(ExportFormat):
         raise ConfigurationError(
             f"the name {file.name!r} does not say what to write: give --format {'|'.join(ExportFormat)}"
@@ -88,7 +91,7 @@ def _rendered(record: ExecutionRecord, wanted: ExportFormat) -> str:
             from mixseek.report import html
 
             return html.render(record)
-        case ExportFormat.MD:
+        case ExportFormat.MD | ExportFormat.MARKDOWN:
             from mixseek.report import markdown_document
 
             return markdown_document.render(record)
@@ -100,12 +103,14 @@ def _rendered(record: ExecutionRecord, wanted: ExportFormat) -> str:
             return json_text(as_json(record)) + "\n"
 
 
-def _page_of(record: ExecutionRecord) -> Path:
-    """A name without anything that a directory or a shell could take for its own: an id may be any text."""
-    name = "".join(
-        letter if letter.isascii() and (letter.isalnum() or letter in "-_") else "_" for letter in record.execution_id
-    )
-    return Path(f"mixseek-{name[:64]}.html")
+def _page_of(record: ExecutionRecord, place: Place) -> Path:
+    """Where every report is that nobody wants elsewhere; the directory is made with the first."""
+    from mixseek.report.html import report_path
+
+    path = report_path(place.workspace, record.execution_id)
+    with contextlib.suppress(OSError):  # told when the file is written
+        path.parent.mkdir(exist_ok=True)
+    return path
 
 
 def _write(target: Path, text: str) -> None:

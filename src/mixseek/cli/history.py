@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
-from mixseek.cli.stored import as_json, duration, money, open_place, score_text, short_ids, state, when
+from mixseek.cli.stored import as_json, duration, open_place, score_text, short_ids, state, when
 from mixseek.cli.tables import Column, print_table
+from mixseek.report.money import usd
 from mixseek.report.reading import list_executions
 from mixseek.report.record import ExecutionLine
 
@@ -35,8 +36,8 @@ def history(
 ) -> None:
     """List the executions of the workspace, the newest first.
 
-    A run that goes on is "running", one that was interrupted "unfinished", one in which some teams failed "partial".
-    A dash stands for what is not known.
+    A run that goes on is "running", one that was stopped "interrupted", one that was killed "unfinished", one in which
+    some teams failed "partial". A dash stands for what is not known.
 
     \b
     Examples:
@@ -67,6 +68,6 @@ def _cells(line: ExecutionLine) -> list[str]:
         str(line.total_teams),
         score_text(line.best_score),
         duration(line.seconds),
-        money(line.cost_usd),
+        usd(line.cost_usd),
         line.user_prompt,
     ]

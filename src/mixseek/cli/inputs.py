@@ -93,7 +93,7 @@ def _without_last_breaks(text: str) -> str:
 def checked_text(text: str, what: str) -> str:
     """A text that says something and can be sent."""
     if not text.strip():
-        raise ConfigurationError(f"the {what} is empty: say what it is")
+        raise ConfigurationError(f"the {what} is empty: give some text")
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -21,8 +21,9 @@ from mixseek.cli.output import (
     rounded,
     use_format,
 )
-from mixseek.cli.stored import IdArgument, Place, duration, money, open_place, tokens
+from mixseek.cli.stored import IdArgument, Place, duration, open_place, tokens
 from mixseek.cli.tables import Column, print_table
+from mixseek.report.money import cost_words, usd
 from mixseek.report.reading import LAST
 from mixseek.report.tabular import csv_text
 from mixseek.storage.executions import StoredExecutions
@@ -293,7 +294,7 @@ def _cells(line: dict[str, Any]) -> list[str]:
         str(line["attempts"]),
         tokens(line["input_tokens"]),
         tokens(line["output_tokens"]),
-        money(line["cost_usd"]),
+        usd(line["cost_usd"]),
         duration(line["seconds"]),
     ]
 
@@ -302,7 +303,7 @@ def _total_line(lines: Sequence[dict[str, Any]]) -> str:
     costs = [line["cost_usd"] for line in lines]
     cost = None if None in costs else sum(costs)
     spent = tokens(sum(line["input_tokens"] + line["output_tokens"] for line in lines))
-    return f"{len(lines)} call{'s' * (len(lines) != 1)}, {spent} tokens, {money(cost)} USD"
+    return f"{len(lines)} call{'s' * (len(lines) != 1)}, {spent} tokens, {cost_words(cost)}"
 
 
 # --- verify -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any, TextIO
 
 from rich.cells import cell_len
@@ -36,7 +36,7 @@ from mixseek.events import (
 )
 from mixseek.redaction import Redactor
 
-__all__ = ["is_live", "showing"]
+__all__ = ["harmless_prints", "is_live", "showing"]
 
 _TICK_SECONDS = 0.1
 # With hundreds of teams a picture takes milliseconds; the run has the processor for the rest of the time.
@@ -64,12 +64,44 @@ def showing(redactor: Redactor | None = None) -> Iterator[Progress]:
     """
     redactor = redactor or Redactor([])
     if not is_live(sys.stderr):
-        # What members and metrics of others print must not end up in the result.
-        with redirect_stdout(sys.stderr):
+        with harmless_prints(redactor):
             yield Progress(lambda line: warn(redactor.text(line)))
         return
     with _Painter(sys.stderr, redactor) as painter:
         yield Progress(lambda _: None, also=painter.hear)
+
+
+@contextmanager
+def harmless_prints(redactor: Redactor) -> Iterator[None]:
+    """What members and metrics of others print goes to standard error, without secrets and codes that steer a terminal.
+
+    It must not end up in the result on standard output either.
+    """
+    stream = sys.stderr
+
+    def tell(line: str) -> None:
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            stream.write(_in_letters_of(stream, clean_text(redactor.text(line))) + "\n")
+            stream.flush()
+
+    with _taking_prints(tell, stream, is_terminal=False):
+        yield
+
+
+@contextmanager
+def _taking_prints(tell: Callable[[str], None], stream: TextIO, *, is_terminal: bool) -> Iterator[None]:
+    """Hand on what is printed inside, on either stream, line by line."""
+    printed = _Printed(tell, stream, is_terminal=is_terminal)
+    text = io.TextIOWrapper(printed, encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[type-var]
+    with redirect_stdout(text), redirect_stderr(text):
+        try:
+            yield
+        finally:
+            printed.finish()
+
+
+def _in_letters_of(stream: TextIO, text: str) -> str:
+    return text if writes_all(stream) else text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
 
 
 class _Painter:
@@ -90,11 +122,7 @@ class _Painter:
         self._around = ExitStack()
 
     def __enter__(self) -> "_Painter":
-        printed = _Printed(self.tell, self._stream)
-        text = io.TextIOWrapper(printed, encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[type-var]
-        self._around.callback(printed.finish)
-        self._around.enter_context(redirect_stdout(text))
-        self._around.enter_context(redirect_stderr(text))
+        self._around.enter_context(_taking_prints(self.tell, self._stream, is_terminal=True))
         self._thread.start()
         return self
 
@@ -176,7 +204,9 @@ class _Painter:
         width, height = self._console.size
         now = time.monotonic()
         lines = self._display.lines(width, height, now)
-        text = Text("\n").join([*above, *(lines[-1:] if last else lines)])
+        # A bar that stays on the screen tells of the end; that of a run which was stopped would seem to wait.
+        kept = lines if not last else lines[-1:] if self._display.is_over else []
+        text = Text("\n").join([*above, *kept])
         if text and (last or not lines):
             text.append("\n")
         self._stream.write(self._back(width) + self._encoded(text))
@@ -203,11 +233,12 @@ class _Painter:
 
 
 class _Printed(io.RawIOBase):
-    """Takes what is printed while a picture is shown, and hands it on line by line."""
+    """Takes what is printed, and hands it on line by line."""
 
-    def __init__(self, tell: Callable[[str], None], stream: TextIO) -> None:
+    def __init__(self, tell: Callable[[str], None], stream: TextIO, *, is_terminal: bool) -> None:
         self._tell = tell
         self._stream = stream
+        self._is_terminal = is_terminal
         self._begun = b""
         self._lock = threading.Lock()
 
@@ -229,7 +260,7 @@ class _Printed(io.RawIOBase):
         return True
 
     def isatty(self) -> bool:
-        return True
+        return self._is_terminal
 
     def fileno(self) -> int:
         return self._stream.fileno()

@@ -211,10 +211,30 @@ def _exchange(handlers: list[logging.Handler]) -> None:
 def _console_handler(level: LogLevel, *, verbose: bool) -> logging.Handler:
     handler = _ToStandardError()
     handler.setLevel(level.upper())
-    handler.setFormatter(Lines("%(levelname)s %(message)s", tracebacks=verbose))
+    handler.setFormatter(_ConsoleLines("%(levelname)s %(message)s", tracebacks=verbose))
     if not verbose:
         handler.addFilter(_is_news)
+    if handler.level > logging.INFO:
+        handler.addFilter(_at_least(handler.level))
+        handler.setLevel(logging.INFO)
     return handler
+
+
+def _at_least(level: int) -> Callable[[logging.LogRecord], bool]:
+    """Whether a record is as important as was asked for, or a notice of something that takes long."""
+    return lambda record: record.levelno >= level or _is_notice(record)
+
+
+def _is_notice(record: logging.LogRecord) -> bool:
+    """Progress is for those who sit before a terminal."""
+    return getattr(record, "is_notice", False) or (getattr(record, "is_progress", False) and sys.stderr.isatty())
+
+
+class _ConsoleLines(Lines):
+    """Lines with their level, but for notices, which warn of nothing."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is Python's
+        return record.message if _is_notice(record) else super().formatMessage(record)
 
 
 class _ToStandardError(logging.StreamHandler[TextIO]):

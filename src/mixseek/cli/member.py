@@ -120,7 +120,7 @@ def member(
     from mixseek.orchestrator.single import ask_member  # loads model code, when all files are right
 
     with watching(logs, manager.environ) as listeners:
-        answer = wait_for(ask_member(settings, task, around, listeners=listeners))
+        answer = wait_for(ask_member(settings, task, around, listeners=listeners), redactor)
     _print(answer, output_format, redactor)
     is_answered = answer.result.status != "ERROR"
     is_written = write_answer(redactor.text(answer.result.content) if is_answered else None, answer_to)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mixseek.cli.completion import complete_embedded, complete_model
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.config.model_names import NamedModel
@@ -17,6 +18,7 @@ from mixseek.embedded import FETCHABLE, PREFIX, Weights, fault_in, is_fetched, p
 from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
 from mixseek.providers import check_model, missing_package, split_model_id
 from mixseek.redaction import Redactor
+from mixseek.report.money import cost_words
 from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -154,7 +156,9 @@ def _prices(manager: ConfigurationManager) -> dict[str, PriceSettings]:
 
 @app.command("pull")
 def pull(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The embedded model.")] = next(iter(FETCHABLE)),
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The embedded model.", autocompletion=complete_embedded)
+    ] = next(iter(FETCHABLE)),
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Fetch the weights of the embedded model into the cache, if they are not there, and verify them.
@@ -204,7 +208,11 @@ def _fetch(weights: Weights) -> Path:
 def check(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="MODEL", help="Models to try; none: all that the workspace's files name."),
+        typer.Argument(
+            metavar="MODEL",
+            help="Models to try; none: all that the workspace's files name.",
+            autocompletion=complete_model,
+        ),
     ] = None,
     timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds for one model.")] = 60,
     output: FormatOption = Format.TEXT,
@@ -274,9 +282,8 @@ def _print_trials(trials: "Sequence[Trial]", output: Format, redactor: Redactor)
 def _trial_line(trial: "Trial") -> str:
     if trial.error is not None:
         return f"{trial.model}: failed: {trial.error}"
-    cost = "cost not known" if trial.cost_usd is None else f"{trial.cost_usd:.6f} USD"
     tokens = f"{trial.usage.input_tokens} tokens in, {trial.usage.output_tokens} out"
-    return f"{trial.model}: answered in {trial.seconds:.1f} s, {tokens}, {cost}"
+    return f"{trial.model}: answered in {trial.seconds:.1f} s, {tokens}, {cost_words(trial.cost_usd)}"
 
 
 def _trial_as_json(trial: "Trial") -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from mixseek.errors import ConfigurationError, MixSeekError, OutputError
+from mixseek.errors import ConfigurationError, MixSeekError, OutputError, Problem
 from mixseek.hidden import hidden_places
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "asks_for_json",
     "clean",
     "clean_text",
+    "error_as_json",
     "json_text",
     "print_document",
     "print_error",
@@ -197,7 +198,7 @@ def _let_go(stream: TextIO) -> None:
 def print_error(error: MixSeekError) -> None:
     """An error for people, a line for every problem on standard error, or for programs, on standard output."""
     if _format.get() is Format.JSON and not isinstance(error, OutputError):
-        print_json({"error": _as_json(error)})
+        print_json({"error": error_as_json(error)})
         return
     for line in _lines(error):
         warn(f"mixseek: {line}")
@@ -239,10 +240,23 @@ def print_unexpected(told: str, kind: str) -> None:
 
 
 def _lines(error: MixSeekError) -> list[str]:
-    return [str(problem) for problem in error.problems] if isinstance(error, ConfigurationError) else [str(error)]
+    """A line for every problem, or for all those together that one remedy mends."""
+    if not isinstance(error, ConfigurationError):
+        return [str(error)]
+    alike: dict[str | Problem, list[Problem]] = {}
+    for problem in error.problems:
+        alike.setdefault(problem.message if problem.mended_at_once else problem, []).append(problem)
+    return [_line(first, len(others)) for first, *others in alike.values()]
 
 
-def _as_json(error: MixSeekError) -> dict[str, Any]:
+def _line(problem: Problem, others: int) -> str:
+    if not others:
+        return str(problem)
+    return f"{problem} (here and in {others} other place{'s' * (others != 1)})"
+
+
+def error_as_json(error: MixSeekError) -> dict[str, Any]:
+    """An error for programs."""
     problems = error.problems if isinstance(error, ConfigurationError) else ()
     listed = [{"file": problem.file, "key": problem.key, "message": problem.message} for problem in problems]
     return {"type": type(error).__name__, "message": str(error), "problems": listed}

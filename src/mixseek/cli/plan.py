@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mixseek.cli.asking import money_words
 from mixseek.config.checks import type_of_metric
 from mixseek.config.manager import RunSettings
 from mixseek.config.schema import EvaluatorSettings, TeamSettings
 from mixseek.embedded import FETCHABLE, PREFIX, is_fetched
 from mixseek.metrics import CODE_METRICS
+from mixseek.report.money import usd
 
 if TYPE_CHECKING:
     from mixseek.orchestrator.estimate import Estimate
@@ -63,7 +63,7 @@ class Plan:
 
     def lines(self) -> list[str]:
         """The plan for people."""
-        lines = [f"{len(self.teams)} teams, {self.min_rounds} to {self.max_rounds} rounds each, "]
+        lines = [f"{_counted(len(self.teams), 'team')}, {self._rounds()} each, "]
         lines[0] += f"{self.timeout_per_team_seconds} s for all rounds of a team"
         for team in self.teams:
             lines += [f"{team.team_name} ({team.team_id})", f"  {team.leader}"]
@@ -72,12 +72,18 @@ class Plan:
         lines += [f"Judgment: {'by rules alone' if self.judgment == 'none' else self.judgment}"]
         return [
             *lines,
-            f"{self.calls} model calls, if every round is played, each member is asked once a round and uses no tool",
+            f"{_counted(self.calls, 'model call')}, if every round is played, "
+            "each member is asked once a round and uses no tool",
             f"More, if members are asked again, their models go on after a tool{self._own_metrics()}, "
             "or calls are tried again",
             *_estimate_lines(self.estimate),
             *(f"A run would first fetch the weights of {name}" for name in self.fetches),
         ]
+
+    def _rounds(self) -> str:
+        if self.min_rounds == self.max_rounds:
+            return _counted(self.max_rounds, "round")
+        return f"{self.min_rounds} (min_rounds) to {self.max_rounds} rounds"
 
     def _own_metrics(self) -> str:
         return ", metrics of yours ask a model" if self.has_own_metrics else ""
@@ -95,6 +101,10 @@ class Plan:
         ]
         plan = {**vars(self), "teams": teams, "metrics": [metric.as_json() for metric in self.metrics]}
         return {"dry_run": True, **plan, "estimate": self.estimate.as_json()}
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def plan_of(settings: RunSettings, environ: Mapping[str, str], task_bytes: int | None = None) -> Plan:
@@ -121,7 +131,7 @@ def plan_of(settings: RunSettings, environ: Mapping[str, str], task_bytes: int |
 
 def _estimate_lines(estimate: "Estimate") -> list[str]:
     low, high = estimate.low, estimate.high
-    cost = f"{money_words(low.cost_usd)} to {money_words(high.cost_usd)} USD"
+    cost = f"{usd(low.cost_usd)} to {usd(high.cost_usd)} USD"
     if low.cost_usd is None or high.cost_usd is None:
         cost = "cost not known"
     return [

@@ -79,12 +79,13 @@ def rejudge(
 
     around = Surroundings(manager.workspace, judges.prompts, judges.providers, judges.orchestrator)
     if dry_run:
-        plan = wait_for(plan_rejudging(execution_id, judges.evaluator, around=around, reference=given))
+        planning = plan_rejudging(execution_id, judges.evaluator, around=around, reference=given)
+        plan = wait_for(planning, redactor)
         _print_plan(plan, output, redactor)
         return
     with watching(logs, manager.environ) as listeners:
         work = rejudge(execution_id, judges.evaluator, around=around, reference=given, listeners=listeners)
-        rejudged = wait_for(work, _KEPT)
+        rejudged = wait_for(work, redactor, _KEPT)
     _print(rejudged, output, redactor)
     raise typer.Exit(_exit_code(rejudged))
 

@@ -19,9 +19,10 @@ from mixseek.cli.output import (
     use_format,
     writes_all,
 )
-from mixseek.cli.stored import IdArgument, as_json, duration, money, open_place, score_text, state, tokens, when
+from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, state, tokens, when
 from mixseek.cli.tables import Column, print_table, terminal_width
 from mixseek.errors import ConfigurationError
+from mixseek.report.money import cost_words, usd
 from mixseek.report.reading import LAST
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
 from mixseek.report.summing import by_team_role_and_model, by_team_round_and_role, lost_words
@@ -98,11 +99,10 @@ def _only(record: ExecutionRecord, wanted: str) -> ExecutionRecord:
 def _print_head(record: ExecutionRecord) -> None:
     print_line(f"Execution {record.execution_id}")
     usage = record.usage
-    cost = "cost not known" if record.cost_usd is None else f"{money(record.cost_usd)} USD"
     print_line(f"{state(record)}, started {when(record.started_at)}, {duration(record.seconds)}")
     print_line(
-        f"{tokens(usage.requests)} model calls, {tokens(usage.input_tokens)} tokens in,"
-        f" {tokens(usage.output_tokens)} out, {cost}"
+        f"{tokens(usage.requests)} model call{'s' * (usage.requests != 1)}, {tokens(usage.input_tokens)} tokens in,"
+        f" {tokens(usage.output_tokens)} out, {cost_words(record.cost_usd)}"
     )
     for one in record.attachments:
         print_line(f"attached: {one.name} ({one.media_type}, {tokens(one.size)} bytes)")
@@ -195,7 +195,7 @@ def _print_bill(record: ExecutionRecord) -> None:
             tokens(line.requests),
             tokens(line.input_tokens),
             tokens(line.output_tokens),
-            money(line.cost_usd),
+            usd(line.cost_usd),
         ]
         for line in lines
     ]

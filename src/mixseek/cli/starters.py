@@ -7,6 +7,7 @@ from enum import StrEnum
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from mixseek.cli.extras import has_extra
 from mixseek.templating import Language
 
 __all__ = ["Lang", "Starter", "Template"]
@@ -115,9 +116,10 @@ class Starter:
 
     @property
     def needs(self) -> list[str]:
-        """What has to be installed beside MixSeek itself."""
-        extras = f'pip install "mixseek[{",".join(self._about.extras)}]"'
-        return [extras, *([self._about.also] if self._about.also else [])]
+        """What has to be installed beside what is here."""
+        missing = ",".join(extra for extra in self._about.extras if not has_extra(extra))
+        extras = [f'pip install "mixseek[{missing}]"'] if missing else []
+        return [*extras, *([self._about.also] if self._about.also else [])]
 
     @property
     def files(self) -> dict[str, str]:

@@ -24,7 +24,6 @@ __all__ = [
     "Place",
     "as_json",
     "duration",
-    "money",
     "open_place",
     "score_text",
     "short_ids",
@@ -114,19 +113,6 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
-
-
-def money(cost_usd: float | None) -> str:
-    """US dollars; a dash where a price is not known, which is not zero.
-
-    >>> [money(each) for each in (None, 0, 0.00012345, 12.3456)]
-    ['-', '0', '0.00012', '12.35']
-    """
-    if cost_usd is None:
-        return "-"
-    if not cost_usd:
-        return "0"
-    return f"{cost_usd:.2f}" if cost_usd >= 1 else f"{cost_usd:.2g}" if cost_usd >= 0.0001 else f"{cost_usd:.1e}"
 
 
 def tokens(count: int) -> str:

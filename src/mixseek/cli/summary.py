@@ -4,11 +4,12 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from mixseek.cli.asking import bill_words, cost_words
+from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, print_json, print_line, print_text, rounded, warn, writes_all
 from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
 from mixseek.redaction import Redactor
+from mixseek.report.money import cost_words
 from mixseek.report.summing import by_team_round_and_role, lost_words
 
 __all__ = ["print_summary", "tell_of_interruption"]

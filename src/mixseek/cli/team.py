@@ -1,6 +1,5 @@
 """``mixseek team``: one team answers one task once, scored if asked."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,6 @@ from mixseek.cli.asking import (
     member_words,
     metric_words,
     score_words,
-    told_when_interrupted,
     with_bill_last,
 )
 from mixseek.cli.inputs import (
@@ -25,6 +23,7 @@ from mixseek.cli.inputs import (
     read_given,
     reference_text,
 )
+from mixseek.cli.interrupt import leave_interrupted, run_until_stopped
 from mixseek.cli.live import showing
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import (
@@ -42,7 +41,6 @@ from mixseek.config.kinds import TEAM
 from mixseek.config.manager import ConfigurationManager, Given, RunSettings, locate_workspace, redactor_of
 from mixseek.config.schema import JudgmentSettings
 from mixseek.errors import ConfigurationError, Problem
-from mixseek.events import Listener
 from mixseek.redaction import Redactor
 from mixseek.workspace import Workspace
 
@@ -108,14 +106,15 @@ def team(
     task = read_given(prompt, prompt_file, place)
     redactor = redactor_of(manager.environ, settings.providers)
 
-    from mixseek.orchestrator.single import ask_team  # loads model code, when all files are right
+    from mixseek.orchestrator.single import TeamAlone  # loads model code, when all files are right
 
-    with told_when_interrupted(), watching(logs, manager.environ) as listeners, showing(redactor) as progress:
-        heard_by: list[Listener] = [progress, *listeners]
-        asking = ask_team(settings, task, save_db=save_db, attachments=attachments, listeners=heard_by)
-        answer = asyncio.run(asking)
+    with watching(logs, manager.environ) as listeners, showing(redactor) as progress:
+        alone = TeamAlone(settings, save_db=save_db, listeners=[progress, *listeners])
+        answer = run_until_stopped(alone.answer(task, attachments=attachments), alone.stop)
     _print(answer, output_format, redactor, is_saved=save_db)
     is_written = write_answer(answer.answer and redactor.text(answer.answer), answer_to)
+    if answer.interrupted:
+        leave_interrupted()
     raise typer.Exit(_exit_code(answer, is_written=is_written))
 
 

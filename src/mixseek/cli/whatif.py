@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
-from mixseek.cli.stored import IdArgument, as_json, duration, money, open_place, score_text, tokens
+from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, tokens
 from mixseek.cli.tables import Column, print_table
+from mixseek.report.money import cost_words, usd
 
 if TYPE_CHECKING:
     from mixseek.hindsight.whatif import Consumed, TeamOutcome, WhatIf, WhatIfReport
@@ -101,7 +102,7 @@ def _took(kept: "Consumed") -> list[str]:
         str(kept.rounds),
         str(kept.requests),
         tokens(kept.input_tokens + kept.output_tokens),
-        money(kept.cost_usd),
+        usd(kept.cost_usd),
         duration(kept.seconds),
     ]
 
@@ -110,7 +111,7 @@ def _saved(one: "WhatIf") -> str:
     saved = one.saved
     if not saved.rounds and not saved.requests:
         return "nothing would have been saved"
-    cost = "cost not known" if saved.cost_usd is None else f"{money(saved.cost_usd)} USD"
+    cost = cost_words(saved.cost_usd)
     rounds = f"{saved.rounds} round{'s' * (saved.rounds != 1)}"
     calls = f"{saved.requests} call{'s' * (saved.requests != 1)}"
     return f"{rounds}, {calls}, {tokens(saved.input_tokens + saved.output_tokens)} tokens, {cost} saved"

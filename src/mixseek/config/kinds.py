@@ -149,9 +149,7 @@ def _refuse_another_kind(kind: Kind, document: Mapping[str, Any], shown: str) ->
         return
     other = next((one for one in KINDS.values() if one is not kind and _main_table(one) in document), None)
     if other is not None:
-        raise ConfigurationError(
-            Problem(f"is a file of kind {other.name!r}; here one of {kind.name!r} is needed", shown)
-        )
+        raise ConfigurationError(Problem(f"is {other.words}: give {kind.words}", shown))
 
 
 def _top_level_problems(kind: Kind, document: Mapping[str, Any], shown: str) -> Iterable[Problem]:

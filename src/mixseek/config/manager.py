@@ -526,7 +526,7 @@ class ConfigurationManager:
         )
         without_key = models_without_key(model, values, known, self.workspace)
         heard = findings.problems if findings.for_a_run else findings.notes
-        heard += (problem_at(place(path), text) for path, text in without_key)
+        heard += (replace(problem_at(place(path), text), mended_at_once=True) for path, text in without_key)
         heard += (problem_at(place(path), text) for path, text in missing_sandboxes(model, values))
         not_ready = servers_not_ready(model, values, known.environ, self.workspace)
         heard += (problem_at(place(path), text) for path, text in not_ready)

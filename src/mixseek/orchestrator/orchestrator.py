@@ -165,7 +165,7 @@ class Orchestrator:
         """End what is being executed: calls in flight are cancelled, and ``execute`` returns what there is so far.
 
         May be called from any thread and from a signal handler. The summary says ``interrupted`` and holds the best
-        finished round of every team; it is not stored, so that the execution counts as unfinished.
+        finished round of every team; it is not stored, so that the execution counts as interrupted.
         """
         for stoppable in tuple(self._running):
             stoppable.stop()

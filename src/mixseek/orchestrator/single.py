@@ -4,6 +4,7 @@ A team that answers once plays one round as the only team of a run, so that limi
 of any other. A member and an evaluator are asked as a leader and a round ask them.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -24,9 +25,18 @@ from mixseek.config.schema import (
     ProvidersSettings,
     Settings,
 )
-from mixseek.errors import ConfigurationError, StorageError
+from mixseek.errors import ConfigurationError, EvaluationError, StorageError
 from mixseek.evaluator import Evaluator
-from mixseek.events import Event, Listener, MemberFinished, RunFinished, SubmissionEvaluated, SubmissionMade
+from mixseek.evaluator.gates import flags_of
+from mixseek.events import (
+    Event,
+    Listener,
+    MemberFinished,
+    RunFinished,
+    RunInterrupted,
+    SubmissionEvaluated,
+    SubmissionMade,
+)
 from mixseek.llm import Backoff, Scope, calling
 from mixseek.orchestrator.orchestrator import Orchestrator, cost_of
 from mixseek.records import (
@@ -49,6 +59,7 @@ __all__ = [
     "EvaluationAnswer",
     "MemberAnswer",
     "Surroundings",
+    "TeamAlone",
     "TeamAnswer",
     "ask_member",
     "ask_team",
@@ -96,6 +107,8 @@ class TeamAnswer(Bill):
     flags: tuple[str, ...] = ()
     error: str | None = None
     """Why there is no answer, or no score although one was asked for."""
+    interrupted: bool = False
+    """Whether the team was stopped before it was done."""
     members: tuple[MemberSubmission, ...] = ()
     """Every call of a member, in their order."""
 
@@ -112,6 +125,8 @@ class EvaluationAnswer(Bill):
 
     request: EvaluationRequest
     result: EvaluationResult
+    failures: tuple[str, ...] = ()
+    """Why metrics could not score, if any could not; those of the others are in ``result``."""
 
 
 async def ask_team(
@@ -124,16 +139,44 @@ async def ask_team(
     backoff: Backoff | None = None,
 ) -> TeamAnswer:
     """Let the one team of these settings answer; how many rounds it has, and whether it is scored, they say."""
-    heard = _Heard()
-    orchestrator = Orchestrator(settings, save_db=save_db, listeners=[heard, *listeners], backoff=backoff)
-    try:
-        summary = await orchestrator.execute(task, attachments=attachments)
-    except StorageError:
-        # What the team did is paid for, and known even if it could not be stored.
-        if heard.summary is None:
-            raise
-        logger.exception("what the team did could not be stored")
-        summary = heard.summary
+    alone = TeamAlone(settings, save_db=save_db, listeners=listeners, backoff=backoff)
+    return await alone.answer(task, attachments=attachments)
+
+
+class TeamAlone:
+    """The one team of some settings, which answers once, unless :meth:`stop` ends it."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        *,
+        save_db: bool = False,
+        listeners: Sequence[Listener] = (),
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._settings = settings
+        self._heard = _Heard()
+        heard_by: list[Listener] = [self._heard, *listeners]
+        self._orchestrator = Orchestrator(settings, save_db=save_db, listeners=heard_by, backoff=backoff)
+
+    async def answer(self, task: str, *, attachments: Sequence[Attachment | Path | str] = ()) -> TeamAnswer:
+        """What the team makes of a task, as far as it comes."""
+        try:
+            summary = await self._orchestrator.execute(task, attachments=attachments)
+        except StorageError:
+            # What the team did is paid for, and known even if it could not be stored.
+            if self._heard.summary is None:
+                raise
+            logger.exception("what the team did could not be stored")
+            summary = self._heard.summary
+        return _team_answer(task, self._settings, self._heard, summary)
+
+    def stop(self) -> None:
+        """End it soon, from any thread or a signal handler; the answer then is what there is of it."""
+        self._orchestrator.stop()
+
+
+def _team_answer(task: str, settings: RunSettings, heard: "_Heard", summary: ExecutionSummary) -> TeamAnswer:
     [team] = settings.teams
     error = next((failed.error_message for failed in summary.failed_teams_info), None)
     return TeamAnswer(
@@ -146,7 +189,8 @@ async def ask_team(
         score=heard.evaluated.score if heard.evaluated else None,
         metrics=tuple(heard.evaluated.metrics) if heard.evaluated else (),
         flags=tuple(heard.evaluated.flags) if heard.evaluated else (),
-        error=error,
+        error=error or ("interrupted before it began" if summary.interrupted else None),
+        interrupted=summary.interrupted,
         members=tuple(heard.members),
         seconds=summary.total_execution_time_seconds,
         usage=summary.usage,
@@ -172,7 +216,7 @@ class _Heard:
                 self.answer = event.submission_content
             case SubmissionEvaluated():
                 self.evaluated = event
-            case RunFinished():
+            case RunFinished() | RunInterrupted():
                 self.summary = event.summary
 
 
@@ -214,7 +258,7 @@ async def evaluate_submission(
     listeners: Sequence[Listener] = (),
     backoff: Backoff | None = None,
 ) -> EvaluationAnswer:
-    """Score one submission; a metric that cannot is an :class:`~mixseek.errors.EvaluationError`."""
+    """Score one submission; a metric that cannot is told in ``failures`` and costs the scores of no other."""
     started = time.monotonic()
     async with _running(around, listeners, backoff) as run:
         evaluator = Evaluator(settings, around.prompts, hub=run.hub, workspace=around.workspace.root)
@@ -225,8 +269,20 @@ async def evaluate_submission(
         )
         with calling(scope, run.meter):
             async with run.before_time_is_up(_ALONE):
-                result = await evaluator.evaluate(request)
-        return EvaluationAnswer(request=request, result=result, **_bill(run, started))
+                found = await evaluator.evaluate_each(request)
+        failures = tuple(str(each) for each in found if isinstance(each, EvaluationError))
+        result = await _told_together(found, evaluator, request)
+        return EvaluationAnswer(request=request, result=result, failures=failures, **_bill(run, started))
+
+
+async def _told_together(
+    found: Sequence[MetricScore | EvaluationError], evaluator: Evaluator, request: EvaluationRequest
+) -> EvaluationResult:
+    """What the metrics say, those of them that can; the sum of a part must not pass for that of all."""
+    scores = [each for each in found if isinstance(each, MetricScore)]
+    overall = evaluator.weigh(scores) if len(scores) == len(found) else None
+    flags = await asyncio.to_thread(flags_of, request.submission, request.user_query, {})
+    return EvaluationResult(metrics=scores, overall_score=overall, flags=flags)
 
 
 @asynccontextmanager

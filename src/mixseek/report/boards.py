@@ -44,7 +44,7 @@ def board_of(record: ExecutionRecord) -> list[Result]:
                 team_name=team.team_name,
                 score=team.best_score,
                 round_number=team.best_round,
-                rounds=len(team.rounds),
+                rounds=team.finished_rounds,
                 exit_reason=team.exit_reason,
                 error=team.error,
                 requests=bill.requests if bill else None,

@@ -26,6 +26,7 @@ from mixseek.errors import StorageError
 from mixseek.records import ModelUsage
 from mixseek.report.chart import chart_of, shorten, show_score
 from mixseek.report.markdown import MarkdownRenderer, plain, readable
+from mixseek.report.money import cost_words
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
 from mixseek.report.summing import lost_words
@@ -50,12 +51,17 @@ def render(record: ExecutionRecord) -> str:
             style_hash=b64encode(sha256(style.encode()).digest()).decode(),
             version=__version__,
             charts={"wide": chart_of(record, _WIDE), "narrow": chart_of(record, _NARROW)},
-            last_round=max((each.round_number for team in record.teams for each in team.rounds), default=0),
+            last_round=_last_round(record),
             spent=_Spent(record.bill),
             lost=lost_words(record.lost),
             prose=_Prose(MarkdownRenderer()),
         )
     )
+
+
+def _last_round(record: ExecutionRecord) -> int:
+    finished = (each.round_number for team in record.teams for each in team.rounds if each.is_finished)
+    return max(finished, default=0)
 
 
 def write_report(record: ExecutionRecord, path: Path) -> Path:
@@ -148,7 +154,7 @@ def _count(number: int) -> str:
 
 
 def _usd(cost: float | None) -> str:
-    return "not known" if cost is None else f"{cost:,.4f} USD"
+    return "not known" if cost is None else cost_words(cost)
 
 
 def _seconds(seconds: float | None) -> str:

@@ -2,10 +2,12 @@
 
 Some texts make any Markdown parser work without end or write a thousand times what it read. Every step of the parser is
 therefore counted against a budget that grows with the text, and what goes beyond it, or is long or nested beyond what
-people write, is shown as the plain text it is.
+people write, or comes when all texts of the page have taken too much of the processor, is shown as the plain text it
+is.
 """
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
@@ -25,6 +27,8 @@ _MAX_NESTING = 20
 _STEPS_PER_CHARACTER = 4
 _STEPS_PER_PAGE = 6_000_000
 """More than 50 teams with 10 rounds of 20 KB need; what comes after is plain text."""
+_SECONDS_PER_PAGE = 20.0
+"""Some texts are written so that each step takes long; the largest honest page takes half of this."""
 _CHARACTERS_PER_STEP = 2
 """Reading costs too, even where rules have little to do."""
 
@@ -48,16 +52,18 @@ def readable(text: str) -> str:
 
 
 class MarkdownRenderer:
-    """Renders the texts of one page; together they have so many steps."""
+    """Renders the texts of one page; together they have so many steps, and so many seconds of the processor."""
 
-    def __init__(self, *, steps: int = _STEPS_PER_PAGE) -> None:
+    def __init__(self, *, steps: int = _STEPS_PER_PAGE, seconds: float = _SECONDS_PER_PAGE) -> None:
         self._steps = steps
+        self._seconds = seconds
         self._parser = _make_parser()
 
     def render(self, text: str) -> str:
         """HTML of a text that :func:`readable` gave, or of a text in a block as it stands, if it is too much."""
-        if not _is_of_human_measure(text):
+        if self._seconds <= 0 or not _is_of_human_measure(text):
             return plain(text)
+        begun = time.thread_time()
         self._steps -= len(text) // _CHARACTERS_PER_STEP
         allowed = min(self._steps, _STEPS_PER_CHARACTER * len(text) + 1000)
         budget = _Budget(allowed)
@@ -67,6 +73,7 @@ class MarkdownRenderer:
             return plain(text)
         finally:
             self._steps -= allowed - budget.steps
+            self._seconds -= time.thread_time() - begun
 
 
 def plain(text: str) -> str:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from mixseek.report.money import cost_words, usd
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
 from mixseek.report.summing import by_team_role_and_model, lost_words
 
@@ -41,12 +42,12 @@ def render(record: ExecutionRecord) -> str:
 
 def _facts(record: ExecutionRecord) -> str:
     usage = record.usage
-    cost = "cost not known" if record.cost_usd is None else f"{record.cost_usd:.4f} USD"
     facts = [
         f"Status: {_words(record.status)}",
         f"Started: {_moment(record.started_at)}",
         f"Time: {_seconds(record.seconds)}",
-        f"Model calls: {usage.requests}, {usage.input_tokens} tokens in, {usage.output_tokens} out, {cost}",
+        f"Model calls: {usage.requests}, {usage.input_tokens} tokens in, {usage.output_tokens} out, "
+        f"{cost_words(record.cost_usd)}",
         *(
             f"Attachment: {_inline(one.name)} ({_inline(one.media_type)}, {one.size} bytes)"
             for one in record.attachments
@@ -88,7 +89,7 @@ def _bill(record: ExecutionRecord) -> str:
             str(line.requests),
             str(line.input_tokens),
             str(line.output_tokens),
-            "-" if line.cost_usd is None else f"{line.cost_usd:.6f}",
+            usd(line.cost_usd),
         )
         for line in by_team_role_and_model(record.bill)
     ]

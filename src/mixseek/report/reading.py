@@ -42,6 +42,7 @@ LAST = "last"
 """The name of the execution that was started last."""
 
 _MOST_NAMED = 5
+_ENDS = ("RunFinished", "RunInterrupted", "RunResumed")
 
 
 async def list_executions(workspace: Workspace) -> list[ExecutionLine]:
@@ -78,7 +79,7 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
         if _has_budget(kept.begun.get("configuration")):
             lost = await _if_readable(_read_lost(journal, execution_id), ())
             kept = replace(kept, lost=lost)
-        if stored.summary is None and kept.finished is None:
+        if stored.summary is None and not kept.is_over:
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
     if not stored.found and not kept.found:
         raise ConfigurationError(_not_found(execution_id, []))
@@ -114,11 +115,12 @@ async def _line(
     workspace: Workspace, journal: Journal, execution_id: str, stored: StoredExecution | None, run: StartedRun | None
 ) -> ExecutionLine:
     known = stored or StoredExecution(execution_id=execution_id)
-    status, seconds = known.status, known.seconds
+    status: Status | None = known.status
+    seconds = known.seconds
     if status is None:
-        # The last write may have failed; the journal then still has the end.
+        # The last write may have failed, and an interrupted run has none; the journal then still has the end.
         kept = await _if_readable(_read_journal(journal, execution_id, members=False), _Kept())
-        status, seconds = _status_of(kept.finished), (kept.finished or {}).get("total_execution_time_seconds")
+        status, seconds = kept.status, kept.seconds
     return ExecutionLine(
         execution_id=execution_id,
         user_prompt=known.user_prompt or (run.user_prompt if run else ""),
@@ -149,9 +151,7 @@ def _newest_first(lines: Sequence[ExecutionLine], started: Mapping[str, StartedR
     return sorted(lines, key=order)
 
 
-def _status_of(summary: Mapping[str, Any] | None) -> ExecutionStatus | None:
-    if summary is None:
-        return None
+def _status_of(summary: Mapping[str, Any]) -> ExecutionStatus:
     if not summary["team_results"]:
         return "failed"
     return "partial_failure" if summary["failed_teams_info"] else "completed"
@@ -165,8 +165,8 @@ class _Kept:
     """What the journal has of an execution."""
 
     started: JournalEvent | None = None
-    finished: Mapping[str, Any] | None = None
-    """The summary of a run that came to its end."""
+    summary: Mapping[str, Any] | None = None
+    """Of a run that came to its end or was interrupted."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """Why teams failed."""
     members: Mapping[_Place, tuple[MemberCall, ...]] = field(default_factory=dict)
@@ -178,7 +178,24 @@ class _Kept:
 
     @property
     def found(self) -> bool:
-        return bool(self.started or self.finished or self.members)
+        return bool(self.started or self.summary or self.members)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run came to its end."""
+        return self.status not in (None, "interrupted")
+
+    @property
+    def status(self) -> Status | None:
+        """How the run ended; None: nobody told."""
+        if self.summary is None:
+            return None
+        return "interrupted" if self.summary.get("interrupted") else _status_of(self.summary)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the run took."""
+        return (self.summary or {}).get("total_execution_time_seconds")
 
     @property
     def begun(self) -> Mapping[str, Any]:
@@ -187,12 +204,13 @@ class _Kept:
 
 
 async def _read_journal(journal: Journal, execution_id: str, *, members: bool = True) -> _Kept:
-    events = await journal.events(execution_id, kinds=("RunStarted", "RunFinished", "TeamFailed"))
+    events = await journal.events(execution_id, kinds=("RunStarted", *_ENDS, "TeamFailed"))
     by_kind = {event.kind: event for event in events}
-    finished = by_kind.get("RunFinished")
+    # A run that goes on after an interruption has an end again when it is told of one.
+    latest = next((event for event in reversed(events) if event.kind in _ENDS), None)
     return _Kept(
         started=by_kind.get("RunStarted"),
-        finished=_told(finished)["summary"] if finished else None,
+        summary=_told(latest).get("summary") if latest else None,
         failures={str(each.team_id): _told(each)["reason"] for each in events if each.kind == "TeamFailed"},
         members=_by_place(await journal.member_calls(execution_id)) if members else {},
     )
@@ -308,8 +326,8 @@ def _cost(bill: Sequence[ModelUsage]) -> float | None:
 
 
 def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running: bool) -> ExecutionRecord:
-    summary, finished, begun = stored.summary or {}, kept.finished or {}, kept.begun
-    status: Status = _known_status(summary.get("status")) or _status_of(kept.finished) or "unfinished"
+    summary, begun = stored.summary or {}, kept.begun
+    status: Status = _known_status(summary.get("status")) or kept.status or "unfinished"
     bill = _bill(stored.bill, kept.calls)
     return ExecutionRecord(
         execution_id=execution_id,
@@ -317,7 +335,7 @@ def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running
         status=status,
         is_running=is_running and status == "unfinished",
         started_at=kept.started.at if kept.started else _first_moment(stored),
-        seconds=summary.get("total_execution_time_seconds") or finished.get("total_execution_time_seconds"),
+        seconds=summary.get("total_execution_time_seconds") or kept.seconds,
         max_rounds=begun.get("max_rounds"),
         teams=_teams(stored, kept, bill),
         bill=bill,
@@ -418,7 +436,11 @@ def _rounds(stored: ExecutionRows, kept: _Kept, bill: Iterable[ModelUsage]) -> d
     for place in {**board, **statuses, **members, **kept.open_rounds, **bills}:
         known = kept.open_rounds.get(place) or RoundRecord(round_number=place[1])
         news = {**_scored(board.get(place)), **_judged(statuses.get(place))}
-        more = {"members": members.get(place, ()), "bill": tuple(bills.get(place, ()))}
+        more = {
+            "is_finished": place in board,
+            "members": members.get(place, ()),
+            "bill": tuple(bills.get(place, ())),
+        }
         rounds.setdefault(place[0], {})[place[1]] = known.model_copy(update={**news, **more})
     return rounds
 

@@ -25,8 +25,8 @@ from mixseek.records import (
 
 __all__ = ["ExecutionLine", "ExecutionRecord", "MemberCall", "RoundRecord", "Status", "TeamRecord"]
 
-Status = ExecutionStatus | Literal["unfinished"]
-"""``unfinished``: there is no summary, since the run goes on or was interrupted."""
+Status = ExecutionStatus | Literal["interrupted", "unfinished"]
+"""``interrupted``: it was stopped; ``unfinished``: nobody told of an end, since the run goes on or was killed."""
 
 
 class MemberCall(MemberSubmission):
@@ -46,6 +46,8 @@ class RoundRecord(Record):
     """One round of a team."""
 
     round_number: int
+    is_finished: bool = True
+    """Whether it came to its end, with a score or without."""
     submission: str | None = None
     """None: the round gave no submission, or has none yet."""
     submission_format: str = "md"
@@ -84,6 +86,11 @@ class TeamRecord(Record):
     rounds: tuple[RoundRecord, ...] = ()
 
     @property
+    def finished_rounds(self) -> int:
+        """How many rounds came to their end."""
+        return sum(each.is_finished for each in self.rounds)
+
+    @property
     def final(self) -> RoundRecord | None:
         """The round whose submission counts."""
         return next((each for each in self.rounds if each.round_number == self.best_round), None)
@@ -120,8 +127,9 @@ class ExecutionRecord(Record):
 
     @property
     def best(self) -> TeamRecord | None:
-        """The winner."""
-        return next((team for team in self.teams if team.rank == 1), None)
+        """The winner; where nothing was scored, the first team whose submission counts all the same."""
+        answered = (team for team in self.teams if team.final is not None and team.final.submission is not None)
+        return next((team for team in self.teams if team.rank == 1), next(answered, None))
 
 
 class ExecutionLine(Record):

@@ -30,7 +30,7 @@ from mixseek.storage.lease import Call, Connection, Look, worker_for
 from mixseek.storage.rebuilding import journal_beside
 from mixseek.storage.rows import as_dicts, submissions_record
 
-__all__ = ["ExecutionRows", "StoredBest", "StoredExecution", "StoredExecutions"]
+__all__ = ["ExecutionRows", "StoredBest", "StoredExecution", "StoredExecutions", "execution_ids"]
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +138,11 @@ class StoredExecutions:
         except (duckdb.Error, OSError, ValidationError, ValueError) as error:
             raise DatabaseReadError(f"cannot read {str(self._path)!r}: {error}") from error
         return cast("T", found)
+
+
+def execution_ids(connection: Connection) -> frozenset[str]:
+    """Every execution that a file tells anything of."""
+    return frozenset(one.execution_id for one in _executions(_File(connection)))
 
 
 class _File:

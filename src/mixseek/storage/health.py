@@ -9,6 +9,7 @@ import duckdb
 
 from mixseek.errors import DatabaseLockedError, MixSeekError
 from mixseek.storage.database import CannotOpenError, HeldElsewhereError, open_as_it_is
+from mixseek.storage.executions import execution_ids
 from mixseek.storage.journal_file import journal_version
 from mixseek.storage.lease import Connection, Look, worker_for
 from mixseek.storage.migrations import MIGRATIONS, file_version
@@ -26,6 +27,8 @@ class FileHealth:
 
     state: Literal["absent", "good", "old", "held", "broken"]
     words: str = ""
+    executions: frozenset[str] = frozenset()
+    """The ids of those it knows of."""
 
 
 async def database_health(path: Path) -> FileHealth:
@@ -40,25 +43,21 @@ async def database_health(path: Path) -> FileHealth:
         return FileHealth("broken", str(error).splitlines()[0])
     if version < len(MIGRATIONS):
         return FileHealth("old", f"schema version {version} of {len(MIGRATIONS)}")
-    return FileHealth("good", f"{executions} execution{'s' * (executions != 1)}")
+    return FileHealth("good", executions=executions)
 
 
-async def _in_turn(path: Path) -> tuple[int, int]:
+async def _in_turn(path: Path) -> tuple[int, frozenset[str]]:
     """What the file holds. Where there is no lock beside it nobody takes turns, and none is made for a look."""
     if path.with_name(f"{path.name}.lock").exists():
-        found: tuple[int, int] = await worker_for(path).do(Look(_look, _WAIT_SECONDS))
+        found: tuple[int, frozenset[str]] = await worker_for(path).do(Look(_look, _WAIT_SECONDS))
         return found
     with open_as_it_is(path) as connection:
         return _look(connection)
 
 
-def _look(connection: Connection) -> tuple[int, int]:
+def _look(connection: Connection) -> tuple[int, frozenset[str]]:
     version = file_version(connection)
-    try:
-        found = connection.execute("SELECT count(*) FROM execution_summary").fetchone()
-    except duckdb.CatalogException:
-        found = None
-    return version, int(found[0]) if found else 0
+    return version, execution_ids(connection) if version == len(MIGRATIONS) else frozenset()
 
 
 def journal_health(path: Path) -> FileHealth:
@@ -74,12 +73,15 @@ def journal_health(path: Path) -> FileHealth:
         return FileHealth("broken", str(error))
     try:
         version = journal_version(connection, path)
+        begun = connection.execute("SELECT DISTINCT execution_id FROM events WHERE kind = 'RunStarted'").fetchall()
         wrong = _first_fault(connection) if path.stat().st_size < _READ_WHOLE_BELOW else None
     except (MixSeekError, sqlite3.Error) as error:
         return FileHealth("broken", str(error))
     finally:
         connection.close()
-    return FileHealth("broken", wrong) if wrong else FileHealth("good", f"version {version}")
+    if wrong:
+        return FileHealth("broken", wrong)
+    return FileHealth("good", f"version {version}", frozenset(execution_id for (execution_id,) in begun))
 
 
 def _first_fault(connection: sqlite3.Connection) -> str | None:

