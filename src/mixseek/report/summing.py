@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import reduce
 
 from mixseek.records import LostUsage, ModelUsage
+from mixseek.report.money import cost_words
 
 __all__ = ["by_team_role_and_model", "by_team_round_and_role", "lost_words", "total"]
 
@@ -31,7 +32,7 @@ def lost_words(lost: Iterable[LostUsage]) -> str | None:
         return None
     whole = reduce(LostUsage.plus, lines)
     tries = f"{whole.attempts} attempt{'s' * (whole.attempts != 1)}"
-    cost = "" if whole.cost_usd is None else f" and up to {whole.cost_usd:.6f} USD"
+    cost = "" if whole.cost_usd is None else f" and up to {cost_words(whole.cost_usd)}"
     return f"{tries} broke off and may have been billed beyond that: up to {whole.tokens} tokens{cost}"
 
 
