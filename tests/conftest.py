@@ -7,4 +7,6 @@ import pydantic_ai.models
 
 pydantic_ai.models.ALLOW_MODEL_REQUESTS = False
 os.environ["MIXSEEK_ONLY_LOOPBACK"] = "1"
+# Whoever runs the tests may have a keyring of their own, with real keys.
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
 os.environ.setdefault("MIXSEEK_CACHE", str(Path(__file__).parent.parent / ".cache"))

@@ -11,9 +11,21 @@ from typing import Protocol
 
 from mixseek.embedded import PREFIX
 from mixseek.errors import ConfigurationError, Problem
+from mixseek.keys import NO_KEYRING, find_key, keyring_fault, source_of_key
 from mixseek.plugins import Provider, providers
 
-__all__ = ["OwnServer", "check_model", "find_provider", "key_of", "missing_key", "missing_package", "split_model_id"]
+__all__ = [
+    "OwnServer",
+    "check_model",
+    "find_provider",
+    "key_of",
+    "missing_key",
+    "missing_package",
+    "split_model_id",
+    "where_key_is",
+]
+
+_IN_WORDS = {"environment": "the environment", ".env": ".env", "keyring": "the keyring"}
 
 
 class OwnServer(Protocol):
@@ -45,20 +57,32 @@ def find_provider(prefix: str) -> Provider | None:
 
 
 def key_of(provider: Provider, environ: Mapping[str, str]) -> str | None:
-    """The provider's key, from the first of its variables that is set."""
-    return next((environ[name] for name in provider.key_variables if environ.get(name)), None)
+    """The provider's key, from the first of its variables that is set, else from the keyring."""
+    there = (environ.get(name) for name in provider.key_variables)
+    behind = (find_key(environ, name) for name in provider.key_variables)
+    return next((key for keys in (there, behind) for key in keys if key), None)
+
+
+def where_key_is(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> str | None:
+    """Where the key of a provider comes from, in words that never tell the key; None if it has or needs none."""
+    provider = None if prefix in servers else find_provider(prefix)
+    own = servers[prefix].api_key_env if prefix in servers else None
+    names = (own,) if own else provider.key_variables if provider else ()
+    set_ones = [name for name in names if environ.get(name)]
+    found = next(((name, source) for name in set_ones or names if (source := source_of_key(environ, name))), None)
+    return None if found is None else f"{found[0]} is in {_IN_WORDS[found[1]]}"
 
 
 def missing_key(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> str | None:
     """What to do about the key of a provider, in words; None if it has one or needs none."""
     if prefix in servers:
         variable = servers[prefix].api_key_env
-        return None if variable is None or environ.get(variable) else _set_one(prefix, (variable,))
+        return None if variable is None or find_key(environ, variable) else _set_one(prefix, (variable,))
     provider = find_provider(prefix)
-    if provider is None or not provider.key_variables or key_of(provider, environ):
+    if provider is None or not provider.key_variables:
         return None
     own_server = provider.address_variable and environ.get(provider.address_variable)
-    return None if own_server else _set_one(prefix, provider.key_variables)
+    return None if own_server or key_of(provider, environ) else _set_one(prefix, provider.key_variables)
 
 
 def missing_package(prefix: str, servers: Mapping[str, OwnServer]) -> str | None:
@@ -91,7 +115,9 @@ def check_model(model_id: str, servers: Mapping[str, OwnServer], environ: Mappin
 
 
 def _set_one(prefix: str, variables: tuple[str, ...]) -> str:
-    return f"no key for the models of {prefix!r}: set {' or '.join(variables)} in the environment or in .env"
+    fault = keyring_fault()
+    asked = "" if fault is None or fault == NO_KEYRING else f"; the keyring was asked, but {fault}"
+    return f"no key for the models of {prefix!r}: set {' or '.join(variables)} in the environment or in .env{asked}"
 
 
 def _unknown(prefix: str, servers: Mapping[str, OwnServer]) -> str:

@@ -135,7 +135,7 @@ def test_a_key_is_never_shown(
     team = workspace / "configs/agents/team-a.toml"
     team.write_text(team.read_text().replace("scripted:leader-a", "openai:gpt-5"))
     _, told = _doctor(capsys, "-w", str(workspace))
-    assert _found(told, "ok", "openai: gpt-5; OPENAI_API_KEY is set")
+    assert _found(told, "ok", "openai: gpt-5; OPENAI_API_KEY is in the environment")
     assert "the-key-of-somebody" not in json.dumps(told)
 
 

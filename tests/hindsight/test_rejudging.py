@@ -23,7 +23,7 @@ from mixseek.testing import ModelCall, ModelServer
 from mixseek.workspace import Workspace
 from soak.arena import Arena, Team, at_once
 
-SAFETY_SECONDS = 60
+SAFETY_SECONDS = 180
 SAME = '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\nmodel = "loop:judge"\n'
 OTHER = '[[metrics]]\nname = "Style"\nsystem_instruction = "Is it well written?"\nmodel = "loop:stylist"\n'
 

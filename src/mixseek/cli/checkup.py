@@ -19,7 +19,8 @@ from mixseek.config.manager import ConfigurationManager, Report
 from mixseek.config.schema import ProvidersSettings
 from mixseek.embedded import FETCHABLE, PREFIX, cache_directory, is_fetched
 from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
-from mixseek.providers import find_provider, missing_key, split_model_id
+from mixseek.keys import keyring_fault
+from mixseek.providers import find_provider, missing_key, split_model_id, where_key_is
 from mixseek.sandbox import bubblewrap_is_missing, monty_is_missing
 from mixseek.storage.health import FileHealth, database_health, journal_health
 from mixseek.workspace import Workspace
@@ -187,6 +188,7 @@ def _providers(manager: ConfigurationManager) -> Iterator[Finding]:
     named = _by_provider(one.model for one in asked)
     for prefix, models in sorted(named.items()):
         yield _provider(prefix, models, servers, environ)
+    yield from _keyring()
 
 
 def _provider(prefix: str, models: list[str], servers: ProvidersSettings, environ: Mapping[str, str]) -> Finding:
@@ -204,12 +206,16 @@ def _provider(prefix: str, models: list[str], servers: ProvidersSettings, enviro
 
 
 def _key_in_words(prefix: str, servers: ProvidersSettings, environ: Mapping[str, str]) -> str:
-    if prefix in servers.providers:
-        variable = servers.providers[prefix].api_key_env
-        return "needs no key" if variable is None else f"{variable} is set"
-    provider = find_provider(prefix)
-    held = [name for name in provider.key_variables if environ.get(name)] if provider else []
-    return f"{held[0]} is set" if held else "no key to set"
+    own = "needs no key" if prefix in servers.providers else "no key to set"
+    return where_key_is(prefix, servers.providers, environ) or own
+
+
+def _keyring() -> Iterator[Finding]:
+    """A keyring that could not be asked; one that was not needed is not looked at."""
+    fault = keyring_fault()
+    if fault is not None:
+        remedy = "unlock it, or set the variables in the environment or in .env"
+        yield Finding("providers", "warn", f"the keyring was asked for a key, but {fault}", remedy)
 
 
 def _by_provider(models: Iterable[str]) -> dict[str, list[str]]:

@@ -17,6 +17,7 @@ EXTRAS = {
     "mcp": "fastmcp",
     "code": "pydantic_monty",
     "local": "xllamacpp",
+    "keyring": "keyring",
     "logfire": "logfire",
     "otel": "opentelemetry.exporter.otlp.proto.http",
 }

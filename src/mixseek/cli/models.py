@@ -16,7 +16,8 @@ from mixseek.config.model_names import NamedModel
 from mixseek.config.schema import OrchestratorSettings, PriceSettings, ProvidersSettings
 from mixseek.embedded import FETCHABLE, PREFIX, Weights, fault_in, is_fetched, place_of
 from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
-from mixseek.providers import check_model, missing_package, split_model_id
+from mixseek.keys import keyring_fault
+from mixseek.providers import check_model, missing_package, split_model_id, where_key_is
 from mixseek.redaction import Redactor
 from mixseek.report.money import cost_words
 from mixseek.workspace import Workspace
@@ -54,6 +55,8 @@ class _Listed:
     model: str
     provider: str
     problems: tuple[str, ...]
+    key: str | None
+    """Where its key comes from, in words; None: it has or needs none."""
     price_known: bool
     named_in: tuple[NamedModel, ...]
 
@@ -77,6 +80,9 @@ def list_(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = None)
     for problem in problems:
         warn(f"mixseek: {problem}")
     listed = _listed(manager, named)
+    fault = keyring_fault()
+    if fault is not None:
+        warn(f"mixseek: the keyring was asked for a key, but {fault}")
     fetchable = [_fetchable(weights, manager.environ) for weights in FETCHABLE.values()]
     if output is Format.JSON:
         print_json({"models": [one.as_json() for one in listed], "embedded": fetchable})
@@ -98,6 +104,7 @@ def _listed(manager: ConfigurationManager, named: Sequence[NamedModel]) -> list[
             model,
             split_model_id(model)[0],
             _why_not_ready(model, servers, manager),
+            where_key_is(split_model_id(model)[0], servers, manager.environ),
             prices.knows(model),
             tuple(found),
         )
@@ -135,7 +142,8 @@ def _list_lines(listed: Sequence[_Listed], fetchable: Sequence[Mapping[str, Any]
     lines = [] if listed else ["No file of this workspace names a model.", ""]
     for one in listed:
         price = "" if one.price_known else ", price not known"
-        lines.append(f"{one.model}: {'; '.join(one.problems) or 'ready'}{price}")
+        key = f", {one.key}" if one.key else ""
+        lines.append(f"{one.model}: {'; '.join(one.problems) or 'ready'}{key}{price}")
         lines += [f"  {place.file}: {place.key}" for place in one.named_in]
     for one_of in fetchable:
         state = one_of["file"] if one_of["fetched"] else "not fetched; mixseek models pull does it"

@@ -68,6 +68,7 @@ from mixseek.config.schema import (
 )
 from mixseek.config.shape import key_of
 from mixseek.errors import ConfigurationError, MissingFileError, Problem, WorkspaceNotFoundError
+from mixseek.keys import Environment
 from mixseek.redaction import Redactor
 from mixseek.workspace import Workspace
 
@@ -443,8 +444,12 @@ class ConfigurationManager:
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """The environment over the workspace's ``.env``: where the keys of model providers are looked for."""
-        return {**self._dotenv(_Findings()), **self._environ}
+        """The environment over the workspace's ``.env``, and for the keys of model providers a keyring behind both.
+
+        Where an environment was given, it is all there is beside ``.env``.
+        """
+        dotenv = self._dotenv(_Findings())
+        return Environment(os.environ, dotenv) if self._environ is os.environ else {**dotenv, **self._environ}
 
     def default_file(self, kind: Kind) -> Path:
         """Where a file of this kind is looked for, or written, when no other is named."""

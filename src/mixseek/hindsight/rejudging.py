@@ -45,7 +45,7 @@ from mixseek.records import (
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
 from mixseek.round_controller.run import Run, open_run
-from mixseek.storage.journal import Journal, RoundPrompt, derived_id
+from mixseek.storage.journal import RoundPrompt, derived_id
 from mixseek.templating import TEXTS
 from mixseek.workspace import Workspace
 
@@ -256,7 +256,6 @@ class _Judging:
 
     asked: _Asked
     run: Run
-    journal: Journal
     answers: BorrowingJournal
     evaluator: Evaluator
     closed: bool
@@ -281,9 +280,11 @@ async def _judging(
         backoff=backoff,
     )
     redactor = redactor_of(ConfigurationManager(around.workspace).environ, around.providers)
-    async with Journal(around.workspace.journal, redactor=redactor) as journal:
-        tries = range(1, _tries(asked.record) + 1)
-        answers = BorrowingJournal(journal, asked.record.execution_id, tries, closed=closed)
+    tries = range(1, _tries(asked.record) + 1)
+    answers = BorrowingJournal(
+        around.workspace.journal, asked.record.execution_id, tries, redactor=redactor, closed=closed
+    )
+    async with answers:
         run.meter.journal, run.meter.reuse_answers = answers, True
         beside = attached_text(await _attachments(asked), TEXTS[around.prompts.language])
         evaluator = Evaluator(
@@ -295,7 +296,7 @@ async def _judging(
         async with run:
             if not closed:
                 await run.hub.prepare()
-            yield _Judging(asked, run, journal, answers, evaluator, closed)
+            yield _Judging(asked, run, answers, evaluator, closed)
 
 
 def _tries(record: ExecutionRecord) -> int:
@@ -395,15 +396,15 @@ async def _prompts(judging: _Judging, request: EvaluationRequest) -> dict[str, s
 async def _prompt(judging: _Judging, request: EvaluationRequest, role: str) -> str:
     """What judges are told: as it was told them last time, or with the clock and the nonce of the execution."""
     where = request.team_id or "", request.round_number or 0, role
-    known = await judging.journal.find_prompt(judging.asked.journal_id, *where)
+    known = await judging.answers.find_prompt(judging.asked.journal_id, *where)
     if known is not None:
         return known.text
-    first = await judging.journal.find_prompt(judging.asked.record.execution_id, *where)
+    first = await judging.answers.find_prompt(judging.asked.record.execution_id, *where)
     clock = first.clock if first and first.clock else get_current_datetime_with_timezone()
     nonce = first.nonce if first and first.nonce else new_nonce()
     text = _built(judging.asked.around.prompts, request, clock, nonce, with_reference=role != "evaluator")
     if not judging.closed:
-        await judging.journal.record_prompt(
+        await judging.answers.record_prompt(
             RoundPrompt(
                 execution_id=judging.asked.journal_id,
                 team_id=where[0],

@@ -14,6 +14,7 @@ from pydantic_ai.providers import Provider as PydanticAIProvider
 from pydantic_ai.providers import infer_provider_class
 
 from mixseek.config.schema import LocalSettings, ProviderSettings
+from mixseek.keys import find_key
 
 __all__ = ["ComputedModel", "Connection", "as_pydantic_ai_names_it", "ollama", "openai", "own_server", "xai"]
 
@@ -106,7 +107,7 @@ def ollama(name: str, connection: Connection) -> Model:
 
 def own_server(name: str, settings: ProviderSettings, connection: Connection) -> Model:
     """A model of a server in ``configs/providers.toml``."""
-    key = connection.environ.get(settings.api_key_env) if settings.api_key_env else None
+    key = find_key(connection.environ, settings.api_key_env) if settings.api_key_env else None
     sees = ModelProfile(
         supports_image_input="image" in settings.media,
         supports_document_input="document" in settings.media,
