@@ -72,7 +72,8 @@ async def test_list_tells_where_models_are_named_and_what_they_lack(tmp_path: Pa
     assert document["embedded"][0]["fetched"] is False
     code, out, _ = await models("list", "-w", str(tmp_path), OPENAI_API_KEY="sk-secret")
     assert code == 0
-    assert "openai:gpt-5-mini: ready\n  configs/agents/team-b.toml: team.leader.model\n" in out
+    ready = "openai:gpt-5-mini: ready, OPENAI_API_KEY is in the environment"
+    assert f"{ready}\n  configs/agents/team-b.toml: team.leader.model\n" in out
     assert "sk-secret" not in out
 
 

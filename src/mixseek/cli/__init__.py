@@ -41,7 +41,9 @@ def _run(arguments: list[str]) -> int:
     try:
         return int(app(args=arguments, prog_name="mixseek", standalone_mode=False) or 0)
     except MixSeekError as error:
-        print_error(error)
+        from mixseek.cli.logs import without_secrets
+
+        print_error(error, without_secrets)
     except typer.TyperException as error:
         print_usage_error(error)
     except Exception as error:  # noqa: BLE001  # the last resort: nobody is shown a traceback for our mistakes

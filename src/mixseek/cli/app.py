@@ -23,6 +23,7 @@ COMMANDS = {
     "show": ("mixseek.cli.show", "Show one execution: its answer, leader board, rounds and bill."),
     "board": ("mixseek.cli.board", "Show the leader board of one execution, or of all."),
     "rejudge": ("mixseek.cli.rejudge", "Let other judges score what was submitted."),
+    "replay": ("mixseek.cli.replay", "Play a finished execution again from its journal, asking nobody."),
     "whatif": ("mixseek.cli.whatif", "Tell what stopping earlier would have kept and saved."),
     "export": ("mixseek.cli.export", "Write one execution as a page, Markdown, JSON or a table."),
     "delete": ("mixseek.cli.delete", "Remove one execution from the workspace."),

@@ -195,13 +195,16 @@ def _let_go(stream: TextIO) -> None:
         os.close(nowhere)
 
 
-def print_error(error: MixSeekError) -> None:
-    """An error for people, a line for every problem on standard error, or for programs, on standard output."""
+def print_error(error: MixSeekError, redact: Callable[[str], str] = str) -> None:
+    """An error for people, a line for every problem on standard error, or for programs, on standard output.
+
+    ``redact`` takes secrets out of it: a server that refuses a key may repeat it.
+    """
     if _format.get() is Format.JSON and not isinstance(error, OutputError):
-        print_json({"error": error_as_json(error)})
+        print_json({"error": error_as_json(error, redact)})
         return
     for line in _lines(error):
-        warn(f"mixseek: {line}")
+        warn(redact(f"mixseek: {line}"))
 
 
 def print_usage_error(error: typer.TyperException) -> None:
@@ -255,8 +258,8 @@ def _line(problem: Problem, others: int) -> str:
     return f"{problem} (here and in {others} other place{'s' * (others != 1)})"
 
 
-def error_as_json(error: MixSeekError) -> dict[str, Any]:
+def error_as_json(error: MixSeekError, redact: Callable[[str], str] = str) -> dict[str, Any]:
     """An error for programs."""
     problems = error.problems if isinstance(error, ConfigurationError) else ()
-    listed = [{"file": problem.file, "key": problem.key, "message": problem.message} for problem in problems]
-    return {"type": type(error).__name__, "message": str(error), "problems": listed}
+    listed = [{"file": problem.file, "key": problem.key, "message": redact(problem.message)} for problem in problems]
+    return {"type": type(error).__name__, "message": redact(str(error)), "problems": listed}

@@ -14,12 +14,12 @@ every use of a tool.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from pydantic import JsonValue
 
@@ -148,6 +148,7 @@ class CallJournal(Protocol):
 
 
 Listener = Callable[[FinishedCall], None]
+Unanswered = Callable[[Scope, str, str, int], Awaitable[NoReturn]]
 ToolListener = Callable[[ToolUse | FinishedToolUse], None]
 _Round = tuple[str, str, int]
 _Agent = tuple[str, str, str]
@@ -165,6 +166,9 @@ class Meter:
     reuse_answers: bool = False
     """Whether a call the journal has an answer to is answered with it and not made again."""
     on_tool: ToolListener | None = None
+    on_unanswered: Unanswered | None = None
+    """Where nobody may be asked: what becomes of a call that the journal has no answer to, by its scope, its model, its
+    key and its occurrence."""
     purses: Purses | None = None
     """What calls are paid from; None: they may cost what they cost."""
     _rounds: dict[_Round, dict[_Agent, ModelUsage]] = field(default_factory=dict)

@@ -199,6 +199,8 @@ class WatchedModel(WrapperModel):
         known = await self._known(meter, entry)
         if known is not None:
             return known
+        if meter is not None and meter.on_unanswered is not None and entry is not None:
+            await meter.on_unanswered(entry.scope, self._named, entry.request.key, entry.occurrence)
         limits, settings = _limits(settings)
         course = _Course(self._backoff.clock(), Passage(_team(scope), self._named, limits.in_all))
         if meter is not None and meter.purses is not None and scope is not None and meter.purses.counts(scope.team_id):
@@ -545,8 +547,9 @@ def _team(scope: Scope | None) -> tuple[str, str] | None:
 
 
 def _failure(error: BaseException) -> CallFailure:
-    status = error.status if isinstance(error, ModelError) else None
-    return CallFailure(error=type(error).__name__, message=_told(error), status=status)
+    if not isinstance(error, ModelError):
+        return CallFailure(error=type(error).__name__, message=_told(error))
+    return CallFailure(error=type(error).__name__, message=_told(error), status=error.status, retryable=error.retryable)
 
 
 def _told(error: BaseException) -> str:

@@ -74,7 +74,7 @@ from mixseek.workspace import Workspace
 if TYPE_CHECKING:
     from mixseek.json_schema import JsonSchema
 
-__all__ = ["Orchestrator", "cost_of"]
+__all__ = ["Orchestrator", "cost_of", "play_again"]
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class Orchestrator:
         run = await self._open(execution_id, configured, around, is_new=True)
         restored = await _restored(run, execution_id)
         run.take_up(restored)
-        wanted = await self._wanted_before(restored)
+        wanted = await _wanted_before(restored.started, self._workspace)
         if restored.started.has_own_reference:
             configured = replace(configured, reference=wanted.reference)
         task = _task(configured, wanted.user_prompt, wanted.timeout_seconds, execution_id).model_copy(
@@ -197,12 +197,6 @@ class Orchestrator:
         execution = self._execution(task, configured, run, wanted)
         execution.accept_changes = accept_changes
         return execution
-
-    async def _wanted_before(self, restored: RestoredRun) -> "_Wanted":
-        begun = restored.started
-        kept = await asyncio.to_thread(read_kept_attachments, self._workspace.attachments, begun.attachments)
-        reference = begun.reference if begun.has_own_reference else None
-        return _Wanted(begun.user_prompt, begun.timeout_seconds, begun.execution_id, reference, kept)
 
     async def _open(self, execution_id: str, configured: RunSettings, around: AsyncExitStack, *, is_new: bool) -> Run:
         run = open_run(
@@ -281,6 +275,25 @@ def _interrupted(user_prompt: str, execution_id: str | None, seconds: float) -> 
         total_execution_time_seconds=seconds,
         interrupted=True,
     )
+
+
+async def _wanted_before(begun: RunStarted, workspace: Workspace) -> _Wanted:
+    """What was asked for when a run was begun."""
+    kept = await asyncio.to_thread(read_kept_attachments, workspace.attachments, begun.attachments)
+    reference = begun.reference if begun.has_own_reference else None
+    return _Wanted(begun.user_prompt, begun.timeout_seconds, begun.execution_id, reference, kept)
+
+
+async def play_again(run: Run, begun: RunStarted, configured: RunSettings) -> ExecutionSummary:
+    """Play the task of an execution that was ``begun`` once more, in a run that has its own way to answer calls."""
+    wanted = await _wanted_before(begun, configured.workspace)
+    if begun.has_own_reference:
+        configured = replace(configured, reference=wanted.reference)
+    task = _task(configured, wanted.user_prompt, wanted.timeout_seconds, run.execution_id).model_copy(
+        update={"attachments": wanted.attachments}
+    )
+    statuses = {team.team_id: TeamStatus(team_id=team.team_id, team_name=team.team_name) for team in configured.teams}
+    return await _Execution(task, configured, run, configured.workspace, None, statuses, wanted).play()
 
 
 async def _restored(run: Run, execution_id: str) -> RestoredRun:

@@ -171,6 +171,7 @@ class RoundController:
             config=prompt_config,
             journal=self._run.journal,
         )
+        self._prompts.reuse = self._run.replays
         self._history: list[RoundState] = []
         self._entries: list[LeaderBoardEntry] = []
         self._decided: dict[int, bool] = {}
@@ -228,7 +229,7 @@ class RoundController:
         finally:
             self.stood_still += limit.stood_still
             # A further try is a new one: it is told how things stand by then.
-            self._prompts.reuse = False
+            self._prompts.reuse = self._run.replays
 
     async def run_round_with_timeout(self, user_prompt: str, timeout_seconds: float) -> RoundResult:
         """:meth:`run_round` with what it consumed and how long it took."""
@@ -601,6 +602,8 @@ class RoundController:
     async def _made_ready(self, member: BaseMemberAgent) -> bool:
         """Whether the member can be asked; if not, its leader is told so."""
         self._leader.absent.pop(member.agent_name, None)
+        if self._run.replays:
+            return False
         absent = await made_ready(member)
         if absent is not None:
             self._leader.absent[member.agent_name] = absent

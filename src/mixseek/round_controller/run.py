@@ -106,6 +106,8 @@ class Run:
     place: HeldPlace | None = None
     restored: RestoredRun | None = None
     """How far another process came with it; None for a run that begins."""
+    replays: bool = False
+    """Whether all that models, members and tools say is in the journal, so that nobody has to be made ready."""
     _sequences: Counter[str | None] = field(default_factory=Counter)
     _playing: list[Playing] = field(default_factory=list)
 

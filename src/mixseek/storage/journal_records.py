@@ -108,6 +108,8 @@ class CallFailure(Record):
     error: str
     message: str
     status: int | None = None
+    retryable: bool | None = None
+    """Whether the team could be tried again after it; None: not kept."""
 
 
 class ModelCall(Record):

@@ -1,0 +1,88 @@
+"""``mixseek replay``: a finished execution played again from its journal."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mixseek.cli.asking import wait_for
+from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
+from mixseek.cli.stored import IdArgument, as_json, open_place, score_text
+from mixseek.cli.tables import Column, print_table
+
+if TYPE_CHECKING:
+    from mixseek.hindsight.replaying import Replay
+
+__all__ = ["app"]
+
+EXIT_DIFFERENT = 1
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_COLUMNS = (
+    Column("#", right=True),
+    Column("Team", elastic=True),
+    Column("Score", right=True),
+    Column("Round", right=True),
+    Column("Ended", elastic=True),
+)
+
+
+@app.command("replay")
+def replay(
+    execution: IdArgument,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="Another orchestrator file than the execution's own."),
+    ] = None,
+    output: FormatOption = Format.TEXT,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Play a finished execution again from its journal: no provider is asked, no key is needed, nothing is written.
+
+    Every call is answered, or fails, as it did. In the end stands the leader board, and whether it is that of the
+    record; a changed configuration or a metric that is not always the same shows there.
+
+    Exit codes: 0 it came to the same, 1 it did not, 2 it cannot be replayed, 130 Ctrl-C.
+
+    \b
+    Examples:
+      mixseek replay last
+      mixseek replay 3f2a -f json
+    """
+    use_format(output)
+    place = open_place(workspace)
+    execution_id = place.find(execution)
+
+    from mixseek.hindsight.replaying import replay as play_again  # loads model code
+
+    told = wait_for(play_again(execution_id, place.workspace, config=config))
+    if output is Format.JSON:
+        print_json(place.redactor.value(as_json(told)))
+    else:
+        _print(told)
+    raise typer.Exit(0 if told.equal else EXIT_DIFFERENT)
+
+
+def _print(told: "Replay") -> None:
+    rows = [
+        [
+            str(team.rank),
+            team.team_name,
+            score_text(team.score),
+            str(team.round_number),
+            (team.exit_reason or "-").replace("_", " "),
+        ]
+        for team in told.teams
+    ]
+    print_table(_COLUMNS, rows)
+    if told.failed_teams:
+        print_line(f"failed: {', '.join(told.failed_teams)}")
+    print_line()
+    for line in (*told.differences, *(f"not in the journal: {call}" for call in told.missing_calls)):
+        print_line(line)
+    if not told.equal:
+        for change in told.changes:
+            warn(f"mixseek: changed since: {change}")
+    outcome = "equal to the record" if told.equal else "not what was recorded"
+    print_line(f"{outcome}: {told.calls} calls answered from the journal, nobody was asked, {told.seconds:.1f} s")

@@ -1,0 +1,329 @@
+"""A finished execution played again with no provider at all: every call is answered from its journal.
+
+The competition itself is the real one: teams, metrics and judgment work as they did, and only what models, members and
+tools said is read from the record, failures included. Nothing is written and nobody is called, so no key is needed. A
+call that was given up because time ran out lets that time run out at once, so that whoever waited for it goes the same
+way as before.
+"""
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from mixseek import errors, plugins
+from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
+from mixseek.config.schema import ProvidersSettings
+from mixseek.errors import BudgetExhaustedError, ConfigurationError, ModelError, RunError
+from mixseek.events import Event, EventBus, RoundFailed, RoundFinished, RunStarted
+from mixseek.llm import ModelHub, Scope
+from mixseek.llm.patience import let_time_run_out
+from mixseek.orchestrator.fingerprint import changes
+from mixseek.orchestrator.orchestrator import play_again
+from mixseek.records import ExecutionSummary, ExitReason, LeaderBoardEntry, Record
+from mixseek.round_controller.run import Run
+from mixseek.storage.journal import Journal, JournalEvent, ModelCall, RoundPrompt, StartedCall, ToolResult
+from mixseek.workspace import Workspace
+
+__all__ = ["Replay", "ReplayedTeam", "replay"]
+
+_NO_KEY: Final = "not-needed"
+_A_MOMENT: Final = 5.0
+_TEAM, _SUBMISSION, _JUDGMENT = 0, 1, -1
+"""The places of time limits around a call, from the outermost."""
+
+
+class ReplayedTeam(Record):
+    """A team on the leader board of a replay."""
+
+    rank: int
+    team_id: str
+    team_name: str
+    score: float | None
+    round_number: int
+    exit_reason: ExitReason | None
+
+
+class Replay(Record):
+    """What came of playing an execution again, and where that is not what is recorded."""
+
+    execution_id: str
+    user_prompt: str
+    equal: bool
+    """Whether the replay came to the leader board of the record, round by round."""
+    teams: tuple[ReplayedTeam, ...]
+    failed_teams: tuple[str, ...]
+    differences: tuple[str, ...] = ()
+    missing_calls: tuple[str, ...] = ()
+    """Calls that the journal does not have."""
+    changes: tuple[str, ...] = ()
+    """What of the configuration is not what the execution was begun with."""
+    calls: int
+    """How many calls were answered, or failed, as recorded."""
+    seconds: float
+
+
+async def replay(
+    execution_id: str, workspace: Path | str | Workspace | None = None, *, config: Path | str | None = None
+) -> Replay:
+    """Play a finished execution again from its journal; ``config`` names another orchestrator file than its own."""
+    started = time.monotonic()
+    manager = ConfigurationManager(workspace)
+    place = manager.workspace
+    journal = _ReplayJournal(place.journal, redactor=redactor_of(manager.environ, manager.get_providers_settings()))
+    async with journal:
+        record = await _recorded(journal, execution_id)
+        await journal.load(execution_id)
+        configured = await asyncio.to_thread(_settings, manager, record.started, config)
+        answers, heard = _Answers(journal, record), _Heard()
+        run = Run(execution_id, _hub(manager, configured), journal=journal, workspace=place, is_new=True, replays=True)
+        run.events = EventBus(heard)
+        run.meter.reuse_answers, run.meter.on_unanswered = True, answers.unanswered
+        async with run:
+            summary = await play_again(run, record.started, configured)
+    differences = [*_differences(record, heard, summary)]
+    return Replay(
+        execution_id=execution_id,
+        user_prompt=summary.user_prompt,
+        equal=not differences and not answers.missing,
+        teams=tuple(_team(rank, entry) for rank, entry in enumerate(summary.team_results, 1)),
+        failed_teams=tuple(sorted(team.team_id for team in summary.failed_teams_info)),
+        differences=tuple(differences),
+        missing_calls=tuple(dict.fromkeys(answers.missing)),
+        changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
+        calls=journal.answered + answers.failed,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _team(rank: int, entry: LeaderBoardEntry) -> ReplayedTeam:
+    return ReplayedTeam(
+        rank=rank,
+        team_id=entry.team_id,
+        team_name=entry.team_name,
+        score=entry.score,
+        round_number=entry.round_number,
+        exit_reason=entry.exit_reason,
+    )
+
+
+# --- the settings -----------------------------------------------------------------------------------------------------
+
+
+def _settings(manager: ConfigurationManager, begun: RunStarted, config: Path | str | None) -> RunSettings:
+    file = config or begun.config_file
+    if file is None:
+        raise ConfigurationError("the execution was played from Python, and names no file: give one with --config")
+    overrides = {"orchestrator": begun.overrides} if begun.overrides else None
+    configured = ConfigurationManager(manager.workspace, overrides=overrides).load_run_settings(file)
+    missing = sorted(set(begun.team_names) ^ {team.team_id for team in configured.teams})
+    if missing:
+        raise ConfigurationError(f"{str(file)!r} does not have the teams of the execution: {', '.join(missing)}")
+    return configured
+
+
+def _hub(manager: ConfigurationManager, configured: RunSettings) -> ModelHub:
+    environ = {**_any_key(configured.providers), **manager.environ}
+    return ModelHub(configured.providers, configured.orchestrator.prices, environ=environ, root=manager.workspace.root)
+
+
+def _any_key(servers: ProvidersSettings) -> dict[str, str]:
+    """Models are made, though never asked: whatever key they want, they have it."""
+    own = [server.api_key_env for server in servers.providers.values() if server.api_key_env]
+    known = [name for prefix in plugins.providers for name in plugins.providers.get(prefix).key_variables]
+    return dict.fromkeys([*known, *own], _NO_KEY)
+
+
+# --- the record -------------------------------------------------------------------------------------------------------
+
+_Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """How an execution went."""
+
+    started: RunStarted
+    summary: Mapping[str, Any]
+    entries: Mapping[_Place, LeaderBoardEntry]
+    without_submission_in_time: frozenset[_Place]
+    judged: frozenset[_Place]
+    out_of_time: frozenset[str]
+    """Teams whose time ran out."""
+    out_of_money: frozenset[str]
+
+
+async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
+    kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundFinished", "RoundFailed", "RoundJudged", "TeamFailed")
+    events = await journal.events(execution_id, kinds=kinds)
+    begun = [event for event in events if event.kind in ("RunStarted", "RunResumed")]
+    finished = [event for event in events if event.kind == "RunFinished"]
+    if not begun:
+        raise ConfigurationError(f"the journal knows nothing of execution {execution_id!r}, so it cannot be replayed")
+    if not finished:
+        raise ConfigurationError(f"execution {execution_id!r} did not come to its end: mixseek resume goes on with it")
+    summary = _told(finished[-1])["summary"]
+    rounds = [event for event in events if event.kind in ("RoundFinished", "RoundFailed")]
+    finals = summary["team_results"]
+    return _Recorded(
+        started=_begun(begun[-1]),
+        summary=summary,
+        entries={_place(event): LeaderBoardEntry.model_validate(_told(event)["entry"]) for event in rounds},
+        without_submission_in_time=frozenset(
+            _place(event) for event in rounds if str(_told(event).get("reason", "")).startswith("no submission within")
+        ),
+        judged=frozenset(
+            (str(event.team_id), int(_told(event)["round_number"])) for event in events if event.kind == "RoundJudged"
+        ),
+        out_of_time=frozenset(
+            str(event.team_id)
+            for event in events
+            if event.kind == "TeamFailed" and _told(event)["reason"].startswith("all rounds together took longer")
+        ),
+        out_of_money=frozenset(each["team_id"] for each in finals if each["exit_reason"] == "budget_exhausted"),
+    )
+
+
+def _begun(event: JournalEvent) -> RunStarted:
+    known = {name: value for name, value in _told(event).items() if name in RunStarted.model_fields}
+    return RunStarted(**{"execution_id": event.execution_id, "at": event.at, **known})
+
+
+def _place(event: JournalEvent) -> _Place:
+    return str(event.team_id), int(_told(event)["entry"]["round_number"])
+
+
+def _told(event: JournalEvent) -> dict[str, Any]:
+    return event.payload if isinstance(event.payload, dict) else {}
+
+
+class _ReplayJournal(Journal):
+    """A journal that is only read; of several prompts of one round, each is given when its turn comes."""
+
+    answered = 0
+    """How many calls it answered."""
+
+    async def load(self, execution_id: str) -> None:
+        self._in_order: dict[tuple[str, int, str], deque[RoundPrompt]] = defaultdict(deque)
+        for prompt in await self.prompts(execution_id):
+            self._in_order[prompt.team_id, prompt.round_number, prompt.role].append(prompt)
+
+    async def find_prompt(self, execution_id: str, team_id: str, round_number: int, role: str) -> RoundPrompt | None:
+        """A team that was tried again was told something else the second time."""
+        kept = self._in_order[team_id, round_number, role]
+        return None if not kept else kept.popleft() if len(kept) > 1 else kept[0]
+
+    async def find_call(self, key: str, occurrence: int) -> ModelCall | None:
+        known = await super().find_call(key, occurrence)
+        self.answered += known is not None
+        return known
+
+    async def call_starts(self, call: StartedCall, *, durable: bool = True) -> None:
+        """Keep nothing."""
+
+    async def record_call(self, call: ModelCall) -> None:
+        """Keep nothing."""
+
+    async def record_tool_result(self, result: ToolResult) -> None:
+        """Keep nothing."""
+
+    async def record_prompt(self, prompt: RoundPrompt) -> None:
+        """Keep nothing."""
+
+    async def record_event(self, event: JournalEvent) -> None:
+        """Keep nothing."""
+
+    def record_event_later(self, event: JournalEvent) -> None:
+        """Keep nothing."""
+
+
+@dataclass
+class _Answers:
+    """What becomes of calls that were not answered."""
+
+    journal: Journal
+    record: _Recorded
+    missing: list[str] = field(default_factory=list)
+    failed: int = 0
+
+    async def unanswered(self, scope: Scope, model: str, key: str, occurrence: int) -> NoReturn:
+        """Fail as the call failed, or let its time run out."""
+        call = await self.journal.find_failed_call(key, occurrence)
+        if call is None or call.failure is None:
+            self._refuse(scope, model)
+        self.failed += 1
+        if call.failure.error == asyncio.CancelledError.__name__:
+            await self._given_up(scope, model)
+        kind = getattr(errors, call.failure.error, RunError)
+        if isinstance(kind, type) and issubclass(kind, ModelError):
+            raise kind(call.failure.message, status=call.failure.status, retryable=call.failure.retryable)
+        raise RunError(call.failure.message)
+
+    def _refuse(self, scope: Scope, model: str) -> NoReturn:
+        if scope.team_id in self.record.out_of_money:
+            raise BudgetExhaustedError("the purse was empty here")
+        named = f"{scope.role} {scope.agent_name!r} ({model}) of team {scope.team_id!r} in round {scope.round_number}"
+        self.missing.append(f"{named}, try {scope.attempt}")
+        raise RunError(f"the journal does not have this call: {named}")
+
+    async def _given_up(self, scope: Scope, model: str) -> NoReturn:
+        """Whoever waited gave the call up: because its time was up, or because something beside it failed."""
+        place = scope.team_id, scope.round_number
+        if scope.role in ("leader", "member") and place in self.record.without_submission_in_time:
+            let_time_run_out(_SUBMISSION)
+        elif scope.role == "judgment" and place in self.record.judged:
+            let_time_run_out(_JUDGMENT)
+        elif scope.team_id in self.record.out_of_time:
+            let_time_run_out(_TEAM)
+        await asyncio.sleep(_A_MOMENT)
+        self._refuse(scope, model)
+
+
+# --- is it the same? --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Heard:
+    """What the replay told."""
+
+    begun: RunStarted | None = None
+    entries: dict[_Place, LeaderBoardEntry] = field(default_factory=dict)
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, RunStarted):
+            self.begun = event
+        elif isinstance(event, RoundFinished | RoundFailed):
+            self.entries[event.entry.team_id, event.entry.round_number] = event.entry
+
+
+def _differences(record: _Recorded, heard: _Heard, summary: ExecutionSummary) -> list[str]:
+    rounds = sorted({*record.entries, *heard.entries})
+    told = [_in_round(place, record.entries.get(place), heard.entries.get(place)) for place in rounds]
+    was, now = _board(record.summary), _board(summary.model_dump(mode="json"))
+    if was != now:
+        told.append(f"the leader board was {_shown(was)}, is {_shown(now)}")
+    failed = {one["team_id"] for one in record.summary["failed_teams_info"]}
+    fails = {team.team_id for team in summary.failed_teams_info}
+    told += [f"team {team_id!r} had failed, and does not" for team_id in sorted(failed - fails)]
+    told += [f"team {team_id!r} had not failed, and does" for team_id in sorted(fails - failed)]
+    return [each for each in told if each]
+
+
+def _in_round(place: _Place, was: LeaderBoardEntry | None, now: LeaderBoardEntry | None) -> str | None:
+    where = f"round {place[1]} of team {place[0]!r}"
+    if was is None or now is None:
+        return f"{where} was {'not ' if was is None else ''}played, and is {'not ' if now is None else ''}now"
+    if was.score != now.score:
+        return f"{where} had score {was.score}, has {now.score}"
+    return None if was.submission_content == now.submission_content else f"{where} has another submission"
+
+
+def _board(summary: Mapping[str, Any]) -> list[tuple[str, int, float | None, str | None]]:
+    return [(one["team_id"], one["round_number"], one["score"], one["exit_reason"]) for one in summary["team_results"]]
+
+
+def _shown(board: list[tuple[str, int, float | None, str | None]]) -> str:
+    return ", ".join(f"{team} {score} (round {number}, {reason})" for team, number, score, reason in board) or "empty"

@@ -1,0 +1,130 @@
+"""A finished execution played again from its journal: the same leader board, nobody asked, nothing written."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from mixseek.cli import main
+from mixseek.errors import ConfigurationError
+from mixseek.hindsight.replaying import Replay, replay
+from mixseek.testing import ModelServer
+from soak.arena import Arena, Team
+
+QUICK = "max_retries = 0\n"
+
+
+def _played(root: Path) -> str:
+    """Teams that win, are tried again, are refused, or run out of time; the server is gone afterwards."""
+    teams = (
+        Team("alpha", members=2),
+        Team("beta", scores=(60, 65), leader=QUICK),
+        Team("gamma", members=0, leader=QUICK),
+        Team("delta", members=0),
+        Team("omega", scores=(50, 90), members=1, member=QUICK),
+    )
+    orchestrator = (
+        "max_rounds = 2\nmin_rounds = 1\nsubmission_timeout_seconds = 3\nmax_retries_per_team = 1\n"
+        "max_concurrent_teams = 5\n"
+    )
+    with ModelServer() as server:
+        arena = Arena(root, server.base_url, teams, orchestrator=orchestrator)
+        with (root / "configs" / "providers.toml").open("a") as providers:
+            providers.write('api_key_env = "A_KEY_FOR_PLAYING"\n')
+        arena.script(server)
+        server.fault(503, model="leader-beta", count=1)
+        server.fault(401, model="leader-gamma")
+        server.fault("hang_before_headers", model="leader-delta", count=1)
+        server.fault(400, model="member-omega", count=1)
+        server.fault(500, model="judgment")
+        return asyncio.run(arena.play()).summary.execution_id
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    root = tmp_path_factory.mktemp("played")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("A_KEY_FOR_PLAYING", "a-key-that-nobody-has-later")
+        return root, _played(root)
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in root.rglob("*") if file.is_file() and not file.match("*.db-*")}
+
+
+def _replay(once: tuple[Path, str]) -> Replay:
+    return asyncio.run(replay(once[1], once[0]))
+
+
+def test_it_comes_to_the_same_without_a_server_or_a_key_and_writes_nothing(once: tuple[Path, str]) -> None:
+    before, started = _files(once[0]), time.monotonic()
+    told = _replay(once)
+    assert (told.differences, told.missing_calls, told.changes) == ((), (), ())
+    assert told.equal
+    assert [(team.team_id, team.score) for team in told.teams][:2] == [("omega", 90), ("alpha", 80)]
+    assert told.failed_teams == ("gamma",)
+    assert told.calls > 20
+    assert _files(once[0]) == before
+    assert time.monotonic() - started < 60
+
+
+def test_the_command_ends_with_the_board_and_0_where_it_is_the_same(
+    once: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["replay", "last", "-w", str(once[0])])
+    out = capsys.readouterr().out
+    assert end.value.code == 0
+    assert "1  Team omega" in out
+    assert "failed: gamma" in out
+    assert "equal to the record: " in out
+    assert "nobody was asked" in out
+
+
+def test_a_call_that_the_journal_does_not_have_is_named(
+    once: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = _copy(once[0], tmp_path)
+    with sqlite3.connect(root / "journal.db") as db:
+        db.execute("DELETE FROM calls WHERE role = 'evaluator' AND team_id = 'alpha' AND round_number = 2")
+    db.close()
+    with pytest.raises(SystemExit) as end:
+        main(["replay", once[1][:8], "-w", str(root), "-f", "json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (end.value.code, told["equal"]) == (1, False)
+    assert "evaluator 'Quality' (loop:judge) of team 'alpha' in round 2, try 1" in told["missing_calls"]
+    assert any("alpha" in difference for difference in told["differences"])
+
+
+def test_what_differs_is_told(once: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = _copy(once[0], tmp_path)
+    evaluator = root / "configs" / "evaluator.toml"
+    evaluator.write_text(
+        evaluator.read_text() + '[[metrics]]\nname = "Terms"\noptions = {required = ["nothing says this"]}\n'
+    )
+    with pytest.raises(SystemExit) as end:
+        main(["replay", "last", "-w", str(root)])
+    told = capsys.readouterr()
+    assert end.value.code == 1
+    assert "round 1 of team 'alpha' had score 70.0, has 35.0" in told.out
+    assert "not what was recorded" in told.out
+    assert "changed since: " in told.err
+
+
+def test_what_did_not_end_is_not_replayed(once: tuple[Path, str], tmp_path: Path) -> None:
+    root = _copy(once[0], tmp_path)
+    with sqlite3.connect(root / "journal.db") as db:
+        db.execute("DELETE FROM events WHERE kind = 'RunFinished'")
+    db.close()
+    with pytest.raises(ConfigurationError, match="did not come to its end: mixseek resume goes on with it"):
+        asyncio.run(replay(once[1], root))
+    with pytest.raises(ConfigurationError, match="the journal knows nothing of execution 'nobody'"):
+        asyncio.run(replay("nobody", root))
+
+
+def _copy(root: Path, place: Path) -> Path:
+    return Path(shutil.copytree(root, place / "copy"))
