@@ -243,7 +243,7 @@ def _commands() -> Iterator[Sequence[str]]:
     if "journal" in COMMANDS:
         yield from (("journal", "calls", "last", "-f", "json"), ("journal", "verify"))
     if "prune" in COMMANDS:
-        yield "prune", "--help"
+        yield "prune", "--dry-run"
     if "rebuild" in COMMANDS:
         yield ("rebuild",)
 

@@ -128,3 +128,17 @@ def test_what_did_not_end_is_not_replayed(once: tuple[Path, str], tmp_path: Path
 
 def _copy(root: Path, place: Path) -> Path:
     return Path(shutil.copytree(root, place / "copy"))
+
+
+def test_what_was_pruned_is_refused_in_one_line(
+    once: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = _copy(once[0], tmp_path)
+    with sqlite3.connect(root / "journal.db") as db:
+        db.execute("INSERT INTO pruned VALUES (?, '2026-01-01T00:00:00+00:00')", (once[1],))
+    db.close()
+    with pytest.raises(SystemExit) as end:
+        main(["replay", "last", "-w", str(root)])
+    told = capsys.readouterr()
+    assert (end.value.code, told.out) == (2, "")
+    assert told.err.splitlines()[-1].endswith("was pruned: what its models answered is not kept any more")

@@ -157,6 +157,10 @@ class _Recorded:
 
 
 async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
+    if await journal.pruned_at(execution_id) is not None:
+        raise ConfigurationError(
+            f"execution {execution_id!r} was pruned: what its models answered is not kept any more"
+        )
     kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundFinished", "RoundFailed", "RoundJudged", "TeamFailed")
     events = await journal.events(execution_id, kinds=kinds)
     begun = [event for event in events if event.kind in ("RunStarted", "RunResumed")]
