@@ -28,7 +28,7 @@ def _played(root: Path) -> str:
         Team("omega", scores=(50, 90), members=1, member=QUICK),
     )
     orchestrator = (
-        "max_rounds = 2\nmin_rounds = 1\nsubmission_timeout_seconds = 3\nmax_retries_per_team = 1\n"
+        "max_rounds = 2\nmin_rounds = 1\nsubmission_timeout_seconds = 12\nmax_retries_per_team = 1\n"
         "max_concurrent_teams = 5\n"
     )
     with ModelServer() as server:

@@ -9,7 +9,7 @@ way as before.
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -32,6 +32,7 @@ __all__ = ["Replay", "ReplayedTeam", "replay"]
 
 _NO_KEY: Final = "not-needed"
 _A_MOMENT: Final = 5.0
+_GIVEN_UP: Final = asyncio.CancelledError.__name__
 _TEAM, _SUBMISSION, _JUDGMENT = 0, 1, -1
 """The places of time limits around a call, from the outermost."""
 
@@ -76,7 +77,7 @@ async def replay(
     journal = _ReplayJournal(place.journal, redactor=redactor_of(manager.environ, manager.get_providers_settings()))
     async with journal:
         record = await _recorded(journal, execution_id)
-        await journal.load(execution_id)
+        await journal.load(execution_id, record)
         configured = await asyncio.to_thread(_settings, manager, record.started, config)
         answers, heard = _Answers(journal, record), _Heard()
         run = Run(execution_id, _hub(manager, configured), journal=journal, workspace=place, is_new=True, replays=True)
@@ -210,7 +211,8 @@ class _ReplayJournal(Journal):
     answered = 0
     """How many calls it answered."""
 
-    async def load(self, execution_id: str) -> None:
+    async def load(self, execution_id: str, record: _Recorded) -> None:
+        self._last_words = await _last_words(self, execution_id, record)
         self._in_order: dict[tuple[str, int, str], deque[RoundPrompt]] = defaultdict(deque)
         for prompt in await self.prompts(execution_id):
             self._in_order[prompt.team_id, prompt.round_number, prompt.role].append(prompt)
@@ -223,6 +225,9 @@ class _ReplayJournal(Journal):
     async def find_call(self, key: str, occurrence: int) -> ModelCall | None:
         known = await super().find_call(key, occurrence)
         self.answered += known is not None
+        if known is not None and known.call_id in self._last_words:
+            let_time_run_out(self._last_words[known.call_id])
+            await asyncio.sleep(_A_MOMENT)
         return known
 
     async def call_starts(self, call: StartedCall, *, durable: bool = True) -> None:
@@ -244,6 +249,32 @@ class _ReplayJournal(Journal):
         """Keep nothing."""
 
 
+async def _last_words(journal: Journal, execution_id: str, record: _Recorded) -> dict[str, int]:
+    """Calls that were answered and came too late all the same, by their ids, with the limit that ran out then.
+
+    Where a call was given up when time ran out, that call shows when it was; where none was, time ran out after the
+    last answer.
+    """
+    timed_out = {team_id for team_id, _ in record.without_submission_in_time} | record.out_of_time
+    found: dict[str, int] = {}
+    for team_id in timed_out:
+        calls = await journal.calls(execution_id, team_id)
+        rounds: dict[int, list[ModelCall]] = defaultdict(list)
+        for call in calls:
+            rounds[call.scope.round_number].append(call)
+        for number, made in rounds.items():
+            leader = [call for call in made if call.scope.role == "leader"]
+            if (team_id, number) in record.without_submission_in_time and leader and not _was_given_up(made):
+                found[leader[-1].call_id] = _SUBMISSION
+        if team_id in record.out_of_time and calls and not _was_given_up(rounds[max(rounds)]):
+            found[calls[-1].call_id] = _TEAM
+    return found
+
+
+def _was_given_up(calls: Sequence[ModelCall]) -> bool:
+    return any(call.failure is not None and call.failure.error == _GIVEN_UP for call in calls)
+
+
 @dataclass
 class _Answers:
     """What becomes of calls that were not answered."""
@@ -259,7 +290,7 @@ class _Answers:
         if call is None or call.failure is None:
             self._refuse(scope, model)
         self.failed += 1
-        if call.failure.error == asyncio.CancelledError.__name__:
+        if call.failure.error == _GIVEN_UP:
             await self._given_up(scope, model)
         kind = getattr(errors, call.failure.error, RunError)
         if isinstance(kind, type) and issubclass(kind, ModelError):
