@@ -34,8 +34,8 @@ __all__ = ["CANARIES", "Scenario", "leaks", "parrot"]
 
 CANARIES: Final = {
     "ENVIRONMENT_KEY": "canary/environment+7f3c9a1b2d4e6f80",
-    "DOTENV_KEY": "canary-dotenv-1b2d4e6f807f3c9a",
-    "KEYRING_KEY": "canary_keyring_4e6f807f3c9a1b2d",
+    "DOTENV_KEY": "canary-dotenv-93d05ce8b7a1f264",
+    "KEYRING_KEY": "canary_keyring_c15a7e3f9b20d846",
 }
 KILLS: Final = (
     "call.before_request:3",
