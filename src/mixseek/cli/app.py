@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": ("mixseek.cli.demo", "Watch a competition on the embedded model; needs no key."),
     "init": ("mixseek.cli.init", "Make a workspace from a template, ready to play."),
     "exec": ("mixseek.cli.exec", "Let teams compete over a task, and print the best answer."),
+    "resume": ("mixseek.cli.resume", "Go on with an execution that did not end, paying for nothing twice."),
     "team": ("mixseek.cli.team", "Let one team answer a task once."),
     "member": ("mixseek.cli.member", "Ask one member."),
     "evaluate": ("mixseek.cli.evaluate", "Score one answer."),

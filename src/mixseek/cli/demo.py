@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from mixseek.cli.exec import exit_code, play
 from mixseek.cli.files import keep_out_of_git, make_directory, write
 from mixseek.cli.inputs import checked_text
 from mixseek.cli.interrupt import leave_interrupted
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, FormatOption, use_format, warn
+from mixseek.cli.playing import exit_code, play
 from mixseek.cli.report_file import ReportFile
 from mixseek.cli.starters import Starter, Template
 from mixseek.cli.summary import print_summary, tell_of_interruption
@@ -67,7 +67,8 @@ def demo(
     settings = manager.load_run_settings(manager.default_file(ORCHESTRATOR), for_a_run=True)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
-        summary, progress = play(settings, task, (), redactor, listeners)
+        played = play(settings, lambda it: it.execute(task), redactor, listeners)
+    summary, progress = played.summary, played.progress
     print_summary(summary, output_format, redactor, progress.scores)
     has_begun = progress.execution_id is not None
     is_told = has_begun and ReportFile(place, None).save(summary.execution_id)

@@ -23,6 +23,7 @@ from mixseek.events import (
     RoundFinished,
     RoundJudged,
     RoundStarted,
+    RunResumed,
     RunStarted,
     SubmissionMade,
     TeamFailed,
@@ -94,8 +95,18 @@ class Display:
             case RunStarted():
                 self._max_rounds = event.max_rounds
                 self._teams = {team_id: _Team(self._name(name)) for team_id, name in event.team_names.items()}
+                if isinstance(event, RunResumed):
+                    self._take_up(event)
             case Event(team_id=str(team_id)):
                 self._hear_of(self._teams.setdefault(team_id, _Team(self._name(team_id))), event, at)
+
+    def _take_up(self, event: RunResumed) -> None:
+        """Put the teams where another process left them."""
+        for team_id, team in self._teams.items():
+            for _, score in sorted(event.scores.get(team_id, {}).items()):
+                team.add(score)
+            if team_id in event.finished:
+                team.state, team.phase = "finished", "finished"
 
     def _hear_of(self, team: _Team, event: Event, at: float) -> None:
         if team.started is None:

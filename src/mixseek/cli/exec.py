@@ -1,13 +1,13 @@
 """``mixseek exec``: one competition; its progress goes to standard error, its result to standard output."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mixseek.cli.answer_file import OutputOption, answer_file, write_answer
+from mixseek.cli.answer_file import OutputOption, answer_file
+from mixseek.cli.completion import complete_execution
 from mixseek.cli.inputs import (
     AttachmentsOption,
     PromptArgument,
@@ -17,8 +17,6 @@ from mixseek.cli.inputs import (
     read_given,
     reference_text,
 )
-from mixseek.cli.interrupt import leave_interrupted, run_until_stopped
-from mixseek.cli.live import showing
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import (
     Format,
@@ -29,24 +27,18 @@ from mixseek.cli.output import (
     print_json,
     print_line,
     use_format,
-    warn,
 )
 from mixseek.cli.plan import Plan, plan_of
-from mixseek.cli.progress import Progress
+from mixseek.cli.playing import Wanted, leave_with, play
 from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
-from mixseek.cli.summary import print_summary, tell_of_interruption
+from mixseek.cli.resume import AcceptChangesOption, ResumeOutputs, resume_execution
 from mixseek.config.attachments import read_attachments
 from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.manager import ConfigurationManager, RunSettings, locate_workspace, redactor_of
-from mixseek.errors import ConfigurationError, StorageError
-from mixseek.events import Listener
-from mixseek.records import Attachment, ExecutionSummary
+from mixseek.errors import ConfigurationError
 from mixseek.redaction import Redactor
 
-__all__ = ["app", "exit_code", "play"]
-
-EXIT_SOME_FAILED = 1
-EXIT_NO_RESULT = 2
+__all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -69,6 +61,16 @@ def exec_(
     report_to: ReportFileOption = None,
     timeout: Annotated[int | None, typer.Option("--timeout", help="Seconds for all rounds of a team.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and call no model.")] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="ID",
+            help="Go on with this execution instead, as mixseek resume does.",
+            autocompletion=complete_execution,
+        ),
+    ] = None,
+    accept_changes: AcceptChangesOption = False,
     output_format: FormatOption = Format.TEXT,
     workspace: WorkspaceOption = None,
     *,
@@ -88,8 +90,15 @@ def exec_(
       cat task.md | mixseek exec -c configs/orchestrator.toml -f json
       mixseek exec "What is 6 times 7?" --reference 42 --dry-run
       mixseek exec "Name three uses of bamboo." --report
+      mixseek exec --resume last
     """
     use_format(output_format)
+    if resume is not None:
+        _refuse_beside_resume(prompt, config, prompt_file, files, reference, timeout, dry_run or None)
+        outputs = ResumeOutputs(output, report, report_to, output_format, workspace)
+        resume_execution(resume, outputs, logs, accept_changes=accept_changes)
+    if accept_changes:
+        raise ConfigurationError("--accept-changes goes with --resume ID")
     place = locate_workspace(workspace)
     overrides = _overrides(timeout, reference_text(reference, place))
     manager = ConfigurationManager(place, overrides=overrides, options=_OPTIONS)
@@ -110,17 +119,8 @@ def exec_(
     task = read_given(prompt, prompt_file, place)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
-        summary, progress = play(settings, task, attachments, redactor, listeners)
-    print_summary(summary, output_format, redactor, progress.scores)
-    best = redactor.text(summary.team_results[0].submission_content) if summary.team_results else None
-    is_written = write_answer(best, answer_to)
-    has_begun = progress.execution_id is not None
-    is_told = page is None or not has_begun or page.save(summary.execution_id)
-    if summary.interrupted:
-        given = None if workspace is None else str(workspace)
-        tell_of_interruption(summary, has_begun=has_begun, workspace=given)
-        leave_interrupted()
-    raise typer.Exit(exit_code(summary, is_written=is_written and is_told))
+        played = play(settings, lambda it: it.execute(task, attachments=attachments), redactor, listeners)
+    leave_with(played, Wanted(output_format, answer_to, page, workspace), redactor)
 
 
 _OPTIONS = {"orchestrator": {"timeout_per_team_seconds": "--timeout", "reference": "--reference"}}
@@ -129,6 +129,15 @@ _OPTIONS = {"orchestrator": {"timeout_per_team_seconds": "--timeout", "reference
 def _overrides(timeout: int | None, reference: str | None) -> dict[str, dict[str, int | str]]:
     given = {"timeout_per_team_seconds": timeout, "reference": reference}
     return {"orchestrator": {name: value for name, value in given.items() if value is not None}}
+
+
+def _refuse_beside_resume(*given: object) -> None:
+    """Task, files and settings of an execution are its own."""
+    if any(one is not None for one in given):
+        raise ConfigurationError(
+            "--resume ID goes on with the task and the settings the execution was begun with: "
+            "give no prompt, -c, --prompt-file, --file, --reference, --timeout or --dry-run beside it"
+        )
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -144,37 +153,6 @@ def _fault(manager: ConfigurationManager, file: Path, settings: RunSettings) -> 
     except ConfigurationError as error:
         return error
     return None
-
-
-def play(
-    settings: RunSettings,
-    prompt: str,
-    attachments: Sequence[Attachment],
-    redactor: Redactor,
-    listeners: Sequence[Listener],
-) -> tuple[ExecutionSummary, Progress]:
-    """Play, show on standard error what happens, and come back with what came of it; Ctrl-C ends it gracefully."""
-    # Imported when all files are right: a mistake in one is told without the second it takes to load model code.
-    from mixseek.orchestrator import Orchestrator
-
-    with showing(redactor) as progress:
-        orchestrator = Orchestrator(settings.orchestrator, listeners=[progress, *listeners])
-        try:
-            summary = run_until_stopped(orchestrator.execute(prompt, attachments=attachments), orchestrator.stop)
-        except StorageError as error:
-            # What the teams did is paid for, and known even if it could not be stored.
-            if progress.summary is None:
-                raise
-            warn(f"mixseek: {error}")
-            summary = progress.summary
-    return summary, progress
-
-
-def exit_code(summary: ExecutionSummary, *, is_written: bool = True) -> int:
-    """What the command ends with."""
-    if not summary.team_results:
-        return EXIT_NO_RESULT
-    return EXIT_SOME_FAILED if summary.failed_teams_info or not is_written else 0
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from mixseek.events import (
     RoundJudged,
     RoundStarted,
     RunFinished,
+    RunResumed,
     RunStarted,
     SubmissionEvaluated,
     SubmissionMade,
@@ -155,7 +156,9 @@ def _is_small(event: Event) -> bool:
 def _words(event: Event) -> str | None:  # noqa: C901  # a table, one line for each kind
     match event:
         case RunStarted():
-            return f"execution {event.execution_id}: {len(event.team_names)} teams, at most {event.max_rounds} rounds"
+            begun = "is resumed" if isinstance(event, RunResumed) else "begins"
+            teams = f"{len(event.team_names)} teams, at most {event.max_rounds} rounds"
+            return f"execution {event.execution_id} {begun}: {teams}"
         case TeamStarted():
             return f"started, attempt {event.attempt}"
         case RoundStarted():

@@ -12,6 +12,7 @@ from mixseek.events import (
     RoundJudged,
     RunFinished,
     RunInterrupted,
+    RunResumed,
     RunStarted,
     TeamFailed,
     TeamFinished,
@@ -51,6 +52,8 @@ class Progress:
     def _keep(self, event: Event) -> None:
         self.execution_id = event.execution_id
         match event:
+            case RunResumed():
+                self.scores = {team_id: dict(rounds) for team_id, rounds in event.scores.items() if rounds}
             case RunFinished() | RunInterrupted():
                 self.summary = event.summary
             case RoundFinished() | RoundFailed():
@@ -60,6 +63,10 @@ class Progress:
 def words_of(event: Event) -> str | None:  # noqa: C901  # a table, one line for each kind
     """One line about an event, without the team's name; None if there is nothing in it to tell."""
     match event:
+        case RunResumed():
+            played = sum(map(len, event.scores.values()))
+            done = f"{len(event.finished)} of {len(event.team_names)} teams and {played} rounds"
+            return f"execution {event.execution_id} goes on: {done} were finished"
         case RunStarted():
             count = len(event.team_names)
             teams = f"{count} team{'s' * (count != 1)}"

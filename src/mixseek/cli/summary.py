@@ -39,12 +39,14 @@ def tell_of_interruption(summary: ExecutionSummary, *, has_begun: bool, workspac
     if not has_begun:
         warn("mixseek: interrupted before the run began")
         return
-    if not summary.team_results:
-        warn(f"mixseek: interrupted before any round of execution {summary.execution_id} was finished and scored")
-        return
     place = "" if workspace is None else f" -w {workspace}"
-    warn("mixseek: interrupted; all finished rounds are kept, and this shows them again:")
-    warn(f"  mixseek show {summary.execution_id}{place}")
+    if summary.team_results:
+        warn("mixseek: interrupted; all finished rounds are kept, and this shows them again:")
+        warn(f"  mixseek show {summary.execution_id}{place}")
+    else:
+        warn(f"mixseek: interrupted before any round of execution {summary.execution_id} was finished and scored")
+    warn("mixseek: this goes on with it, and pays for nothing twice:")
+    warn(f"  mixseek resume {summary.execution_id}{place}")
 
 
 def _lines(summary: ExecutionSummary, scores: Scores) -> list[str]:

@@ -126,7 +126,8 @@ class RunSettings:
         """The settings of the orchestrator that the command line gave in place of the file's."""
         origins = self.orchestrator._provenance.origins
         given = {str(path[0]) for path, found in origins.items() if found and found[0].source == "command line"}
-        return {name: getattr(self.orchestrator, name) for name in sorted(given)}
+        values: dict[str, Any] = to_jsonable_python({name: getattr(self.orchestrator, name) for name in sorted(given)})
+        return values
 
     def shown(self) -> dict[str, Any]:
         """The settings in effect as JSON, with secrets masked; what is not set is left out."""

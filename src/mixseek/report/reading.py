@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar, get_args
 
-from mixseek.errors import ConfigurationError, StorageError
+from mixseek.errors import ConfigurationError, NotResumableError, StorageError
 from mixseek.records import (
     AttachmentInfo,
     EvaluationResult,
@@ -30,7 +30,7 @@ from mixseek.storage.playing import is_playing
 from mixseek.storage.rows import member_submission
 from mixseek.workspace import Workspace
 
-__all__ = ["LAST", "best_results", "find_execution", "list_executions", "load_execution"]
+__all__ = ["LAST", "best_results", "find_execution", "find_unfinished", "list_executions", "load_execution"]
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,17 @@ async def find_execution(workspace: Workspace, wanted: str) -> str:
     if len(meant) != 1:
         raise ConfigurationError(_not_found(wanted, meant))
     return meant[0]
+
+
+async def find_unfinished(workspace: Workspace) -> str:
+    """The id of the newest execution that did not come to its end and that nobody plays."""
+    lines = await list_executions(workspace)
+    for line in lines:
+        if line.status == "unfinished" and not line.is_running:
+            return line.execution_id
+    failed = [line.execution_id for line in lines if line.status in ("partial_failure", "failed")]
+    more = f"; teams of {failed[0]} failed, mixseek resume {failed[0]} lets them go on" if failed else ""
+    raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")
 
 
 async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRecord:

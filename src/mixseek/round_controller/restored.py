@@ -24,6 +24,7 @@ from mixseek.records import (
     RoundState,
     Usage,
 )
+from mixseek.storage.beginning import BEGINNINGS, beginning_in
 from mixseek.storage.journal import Journal, JournalEvent
 
 __all__ = ["RestoredRound", "RestoredRun", "RestoredSubmission", "RestoredTeam", "restore_run"]
@@ -94,7 +95,7 @@ class RestoredRun:
 async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None:
     """How far the execution came; None if the journal does not know it."""
     events = await journal.events(execution_id, kinds=_KINDS)
-    started = _started(events)
+    started = beginning_in(events)
     if started is None:
         return None
     histories = {str(event.team_id): event for event in await journal.latest_events(execution_id, "HistoryKept")}
@@ -112,9 +113,8 @@ async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None
     )
 
 
-_STARTS = ("RunStarted", "RunResumed")
 _KINDS = (
-    *_STARTS,
+    *BEGINNINGS,
     "RunFinished",
     "TeamStarted",
     "TeamFinished",
@@ -128,16 +128,6 @@ _KINDS = (
 
 def _told(event: JournalEvent) -> dict[str, Any]:
     return event.payload if isinstance(event.payload, dict) else {}
-
-
-def _started(events: Iterable[JournalEvent]) -> RunStarted | None:
-    """How the run was begun; what a later process found changed, and was to go on with, holds from then on."""
-    told: dict[str, Any] = {}
-    for event in events:
-        if event.kind in _STARTS:
-            known = {name: value for name, value in _told(event).items() if name in RunStarted.model_fields}
-            told |= {"execution_id": event.execution_id, "at": told.get("at", event.at), **known}
-    return RunStarted.model_validate(told) if told else None
 
 
 def _by_team(events: Iterable[JournalEvent]) -> dict[str, list[JournalEvent]]:
