@@ -45,6 +45,7 @@ ARGUMENTS = {
     "docs/rejudge.md#Judging again from Python": ["{id}"],
     "docs/report.md#From Python": ["{id}"],
     "docs/results.md#The journal": ["{id}"],
+    "docs/resume.md#From Python": ["{id}"],
 }
 _TEAM = '[team]\nteam_id = "t"\nteam_name = "T"\n[team.leader]\nmodel = "ollama:llama3"\n'
 _MEMBER = '[[team.members]]\nname = "m"\ntype = "plain"\nmodel = "ollama:llama3"\n'

@@ -2,21 +2,29 @@
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mixseek.errors import NotResumableError, RunChangedError
 from mixseek.events import Event
+from mixseek.orchestrator import Orchestrator
 from mixseek.records import ExecutionSummary
-from mixseek.testing import ModelServer, ModelServerProcess
+from mixseek.testing import ModelServer, ModelServerProcess, ToolCall
 from soak.arena import TASK, Arena, Team
 
 ID = "resumed"
+ROUNDS = "max_rounds = 2\nmin_rounds = 1\n"
+NO_RETRIES = "max_retries_per_team = 0\n"
+ONE_RETRY = "max_retries_per_team = 1\n"
+CALLS_OF_ONE_TEAM = 12
+"""Leader twice, two members and a judge in each of two rounds, and a judgment after each."""
 BOARD = ("team_id", "round_number", "submission_content", "score", "score_details", "final_submission", "exit_reason")
 
 
@@ -60,7 +68,7 @@ asyncio.run(Orchestrator(settings).execute({TASK!r}, execution_id={ID!r}))
     return server.bill.total.requests
 
 
-async def resumed(arena: Arena, **options: Any) -> tuple[ExecutionSummary, list[Event]]:
+async def resumed(arena: Arena, **options: Any) -> tuple[ExecutionSummary, list[Any]]:
     events: list[Event] = []
     summary = await arena.build(listeners=[events.append]).resume(ID, **options)
     return summary, events
@@ -97,3 +105,192 @@ async def test_a_killed_run_goes_on_to_the_same_board_and_pays_only_for_what_was
     assert server.bill.total.requests - before == calls - kept
     assert (summary.failed_teams_info, summary.interrupted) == ([], False)
     assert summary.usage.requests == calls
+
+
+# --- other ends than a kill -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as running:
+        yield running
+
+
+async def begun(arena: Arena, **options: Any) -> ExecutionSummary:
+    return await arena.build(**options).execute(TASK, execution_id=ID)
+
+
+async def test_a_submission_whose_judge_was_down_is_only_scored(tmp_path: Path, scripted: ModelServer) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha", members=2)], orchestrator=f"{ROUNDS}{NO_RETRIES}")
+    arena.script(scripted)
+    scripted.fault(401, model="judge")
+    failed = await begun(arena)
+    assert [team.team_id for team in failed.failed_teams_info] == ["alpha"]
+    scripted.clear_faults()
+    asked = scripted.bill.models["leader-alpha"].requests
+    summary, events = await resumed(arena)
+    assert summary.failed_teams_info == []
+    # Round 1 is not asked for again: two calls of round 2.
+    assert scripted.bill.models["leader-alpha"].requests - asked == 2
+    assert [event.round_number for event in events if event.kind == "RoundStarted"] == [2]
+    assert [entry.exit_reason for entry in summary.team_results] == ["max_rounds_reached"]
+    assert [row["final_submission"] for row in arena.rows("leader_board")] == [False, True]
+
+
+async def test_a_team_in_its_second_try_goes_on_in_it(tmp_path: Path, scripted: ModelServer) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha", members=2)], orchestrator=f"{ROUNDS}{ONE_RETRY}")
+    arena.script(scripted)
+    scripted.fault(500, model="judge")
+    await begun(arena)
+    scripted.clear_faults()
+    before = scripted.bill.total.requests
+    summary, events = await resumed(arena)
+    assert [event.attempt for event in events if event.kind == "TeamStarted"] == [2]
+    # A judge for round 1; a leader twice, two members and a judge for round 2; a judgment after each.
+    assert scripted.bill.total.requests - before == 1 + 5 + 2
+    assert summary.failed_teams_info == []
+
+
+async def test_a_team_whose_answers_made_it_fail_asks_anew(tmp_path: Path, scripted: ModelServer) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha")], orchestrator=f"{ROUNDS}{NO_RETRIES}")
+    arena.script(scripted)
+    scripted.on("judge", ["no form"] * 4)
+    failed = await begun(arena)
+    assert failed.failed_teams_info
+    summary, events = await resumed(arena)
+    assert [event.attempt for event in events if event.kind == "TeamStarted"] == [1, 2]
+    assert summary.failed_teams_info == []
+
+
+async def test_a_team_that_ran_out_of_time_goes_on_when_it_is_given_more(tmp_path: Path, scripted: ModelServer) -> None:
+    short = Arena(
+        tmp_path, scripted.base_url, [Team("beta")], orchestrator=f"{ROUNDS}timeout_per_team_seconds = 2\n"
+    )
+    short.script(scripted)
+    scripted.set_latency(30, model="member-beta")
+    first = await begun(short)
+    assert [team.team_id for team in first.failed_teams_info] == ["beta"]
+    scripted.set_latency(0, model="member-beta")
+    longer = Arena(
+        tmp_path, scripted.base_url, [Team("beta")], orchestrator=f"{ROUNDS}timeout_per_team_seconds = 60\n"
+    )
+    with pytest.raises(RunChangedError, match="timeout_per_team_seconds: was 2, is 60"):
+        await resumed(longer)
+    summary, _ = await resumed(longer, accept_changes=True)
+    assert summary.failed_teams_info == []
+    assert summary.total_execution_time_seconds >= 2
+    assert summary.usage.requests == sum(row["requests"] for row in longer.rows("model_usage"))
+
+
+async def test_a_run_that_was_stopped_goes_on(tmp_path: Path, scripted: ModelServer) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha", members=2)], orchestrator=ROUNDS)
+    arena.script(scripted)
+    built: list[Orchestrator] = []
+
+    def stop(event: Event) -> None:
+        if event.kind == "RoundFinished":
+            built[0].stop()
+
+    built.append(arena.build(listeners=[stop]))
+    stopped = await built[0].execute(TASK, execution_id=ID)
+    assert stopped.interrupted
+    paid = scripted.bill.total.answered
+    summary, _ = await resumed(arena)
+    assert not summary.interrupted
+    assert scripted.bill.total.answered - paid == CALLS_OF_ONE_TEAM - paid
+    async with arena.journal() as journal:
+        events = await journal.events(ID)
+    for team_id in (None, "alpha"):
+        own = [event.sequence for event in events if event.team_id == team_id]
+        assert own == list(range(len(own)))
+
+
+async def test_an_answer_of_a_fallback_is_used_again_although_the_first_model_is_back(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    team = Team("alpha", leader='fallback_models = ["loop:spare"]')
+    arena = Arena(tmp_path, scripted.base_url, [team], orchestrator=f"{ROUNDS}{NO_RETRIES}")
+    arena.script(scripted)
+    scripted.on("spare", lambda call: "the spare's answer, worth 10" if call.tool_results else None)
+    scripted.fault(401, model="leader-alpha")
+    scripted.fault(401, model="judge")
+    await begun(arena)
+    asked = scripted.bill.models["spare"].requests
+    assert asked == 2
+    # The submission itself is not in the journal: the round has to be played again.
+    with sqlite3.connect(tmp_path / "journal.db") as journal:
+        journal.execute("DELETE FROM events WHERE kind IN ('SubmissionMade', 'HistoryKept')")
+    scripted.clear_faults()
+    summary, _ = await resumed(arena)
+    assert scripted.bill.models["spare"].requests == asked
+    assert summary.team_results[0].round_number == 2
+    assert arena.rows("leader_board")[0]["submission_content"] == "the spare's answer, worth 10"
+
+
+async def test_tools_of_members_are_not_used_again(tmp_path: Path, scripted: ModelServer) -> None:
+    (tmp_path / "noting.py").write_text(
+        'from pathlib import Path\n\n\ndef note(word: str) -> str:\n    """Note a word."""\n'
+        f'    with Path({str(tmp_path / "noted")!r}).open("a") as file:\n        file.write(word)\n    return word\n'
+    )
+    team = Team("alpha", member='functions = ["noting:note"]')
+    arena = Arena(tmp_path, scripted.base_url, [team], orchestrator=f"max_rounds = 1\nmin_rounds = 1\n{NO_RETRIES}")
+    arena.script(scripted)
+    scripted.on(
+        "member-alpha", lambda call: "help for it" if call.tool_results else [ToolCall("note", {"word": "once."})]
+    )
+    scripted.fault(401, model="judge")
+    await begun(arena)
+    with sqlite3.connect(tmp_path / "journal.db") as journal:
+        journal.execute("DELETE FROM events WHERE kind IN ('SubmissionMade', 'HistoryKept')")
+        # Of the member only its calls and tools are known, not what it gave.
+        journal.execute("DELETE FROM tool_results WHERE role = 'leader'")
+        journal.execute("DELETE FROM calls WHERE role = 'leader' AND id > (SELECT min(id) FROM calls)")
+    scripted.clear_faults()
+    asked = scripted.bill.models["member-alpha"].requests
+    summary, _ = await resumed(arena)
+    assert summary.failed_teams_info == []
+    assert (tmp_path / "noted").read_text() == "once."
+    assert scripted.bill.models["member-alpha"].requests == asked
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+async def a_failed_run(tmp_path: Path, scripted: ModelServer) -> Arena:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha")], orchestrator=f"{ROUNDS}{NO_RETRIES}")
+    arena.script(scripted)
+    scripted.fault(401, model="judge")
+    await begun(arena)
+    scripted.clear_faults()
+    return arena
+
+
+async def test_what_changed_is_told_and_nothing_is_asked(tmp_path: Path, scripted: ModelServer) -> None:
+    arena = await a_failed_run(tmp_path, scripted)
+    asked = scripted.bill.total.requests
+    file = tmp_path / "configs/agents/0.toml"
+    file.write_text(file.read_text().replace('description = "helps"', 'description = "helps more"'))
+    with pytest.raises(RunChangedError, match=r"team alpha: members\[0\].description: was 'helps', is 'helps more'"):
+        await resumed(arena)
+    assert scripted.bill.total.requests == asked
+    summary, _ = await resumed(arena, accept_changes=True)
+    assert summary.failed_teams_info == []
+    with pytest.raises(NotResumableError, match="nothing to resume"):
+        await resumed(arena)
+
+
+async def test_a_file_that_a_setting_names_is_part_of_the_run(tmp_path: Path, scripted: ModelServer) -> None:
+    (tmp_path / "schema.json").write_text('{"type": "object"}')
+    team = Team("alpha", top='answer_schema = "schema.json"')
+    arena = Arena(tmp_path, scripted.base_url, [team], orchestrator=f"{ROUNDS}{NO_RETRIES}")
+    scripted.fault(401, model="leader-alpha")
+    await begun(arena)
+    scripted.clear_faults()
+    (tmp_path / "schema.json").write_text('{"type": "object", "required": ["answer"]}')
+    with pytest.raises(RunChangedError, match=r"file schema.json: has changed"):
+        await resumed(arena)
+
+
+async def test_an_execution_that_nobody_knows_is_not_resumed(tmp_path: Path, scripted: ModelServer) -> None:
+    with pytest.raises(NotResumableError, match="knows no execution 'resumed'"):
+        await resumed(Arena(tmp_path, scripted.base_url))
