@@ -163,17 +163,13 @@ async def test_a_team_whose_answers_made_it_fail_asks_anew(tmp_path: Path, scrip
 
 
 async def test_a_team_that_ran_out_of_time_goes_on_when_it_is_given_more(tmp_path: Path, scripted: ModelServer) -> None:
-    short = Arena(
-        tmp_path, scripted.base_url, [Team("beta")], orchestrator=f"{ROUNDS}timeout_per_team_seconds = 2\n"
-    )
+    short = Arena(tmp_path, scripted.base_url, [Team("beta")], orchestrator=f"{ROUNDS}timeout_per_team_seconds = 2\n")
     short.script(scripted)
     scripted.set_latency(30, model="member-beta")
     first = await begun(short)
     assert [team.team_id for team in first.failed_teams_info] == ["beta"]
     scripted.set_latency(0, model="member-beta")
-    longer = Arena(
-        tmp_path, scripted.base_url, [Team("beta")], orchestrator=f"{ROUNDS}timeout_per_team_seconds = 60\n"
-    )
+    longer = Arena(tmp_path, scripted.base_url, [Team("beta")], orchestrator=f"{ROUNDS}timeout_per_team_seconds = 60\n")
     with pytest.raises(RunChangedError, match="timeout_per_team_seconds: was 2, is 60"):
         await resumed(longer)
     summary, _ = await resumed(longer, accept_changes=True)
