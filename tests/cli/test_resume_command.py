@@ -1,0 +1,83 @@
+"""``mixseek resume`` as a person uses it: after a kill, with files that changed, and with nothing left to do."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mixseek.testing import ModelServerProcess
+from soak.arena import Arena, Team
+
+TASK = "What is 6 times 7?"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServerProcess]:
+    with ModelServerProcess(latency=0.05, jitter=0.05) as running:
+        yield running
+
+
+@pytest.fixture
+def arena(tmp_path: Path, server: ModelServerProcess) -> Arena:
+    teams = [Team("alpha", members=2), Team("beta")]
+    return Arena(tmp_path, server.base_url, teams, orchestrator="max_rounds = 2\nmin_rounds = 1\n", evaluator="")
+
+
+def mixseek(arena: Arena, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mixseek", *arguments, "-w", str(arena.root)]
+    return subprocess.run(command, env=_environment(), text=True, capture_output=True, timeout=120, check=False)
+
+
+def ended_by(how: signal.Signals, arena: Arena, server: ModelServerProcess, answered: int) -> None:
+    """Play by ``exec``, with a time limit of its own, and end that when so many calls are answered."""
+    command = [sys.executable, "-m", "mixseek", "exec", TASK, "--timeout", "500", "-w", str(arena.root)]
+    child = subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while server.bill.total.answered < answered and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.send_signal(how)
+    child.wait(30)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "MIXSEEK_ONLY_LOOPBACK": "1"}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_an_execution_that_was_ended_goes_on_by_one_word(
+    how: signal.Signals, arena: Arena, server: ModelServerProcess
+) -> None:
+    ended_by(how, arena, server, answered=8)
+    listed = mixseek(arena, "history").stdout
+    assert "unfinished" in listed
+    assert "mixseek resume ID goes on with one that is unfinished" in listed
+    gone_on = mixseek(arena, "resume", "-f", "json")
+    assert gone_on.returncode == 0, gone_on.stderr
+    summary = json.loads(gone_on.stdout)
+    assert (summary["completed_teams"], summary["failed_teams"]) == (2, 0)
+    assert "goes on: " in gone_on.stderr
+    whole = mixseek(arena, "resume", "last")
+    assert (whole.returncode, whole.stdout) == (2, "")
+    assert "is whole, there is nothing to resume" in whole.stderr
+    assert "is unfinished" in mixseek(arena, "resume").stderr
+
+
+def test_a_changed_file_is_named_and_exec_resumes_too(arena: Arena, server: ModelServerProcess) -> None:
+    ended_by(signal.SIGKILL, arena, server, answered=8)
+    file = arena.root / "configs/agents/1.toml"
+    file.write_text(file.read_text().replace('description = "helps"', 'description = "helps more"'))
+    refused = mixseek(arena, "resume")
+    assert refused.returncode == 2
+    assert "team beta: members[0].description: was 'helps', is 'helps more'" in refused.stderr
+    assert "--accept-changes" in refused.stderr
+    beside = mixseek(arena, "exec", "--resume", "last", "another task")
+    assert (beside.returncode, "give no prompt" in beside.stderr) == (2, True)
+    accepted = mixseek(arena, "exec", "--resume", "last", "--accept-changes")
+    assert accepted.returncode == 0, accepted.stderr
+    assert "Best answer" in accepted.stdout
