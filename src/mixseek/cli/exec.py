@@ -29,7 +29,7 @@ from mixseek.cli.output import (
     use_format,
 )
 from mixseek.cli.plan import Plan, plan_of
-from mixseek.cli.playing import Wanted, leave_with, play
+from mixseek.cli.playing import EXIT_NO_RESULT, Wanted, leave_with, play
 from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
 from mixseek.cli.resume import AcceptChangesOption, ResumeOutputs, resume_execution
 from mixseek.config.attachments import read_attachments
