@@ -132,14 +132,18 @@ class Orchestrator:
         wanted = _Wanted(user_prompt, timeout_seconds, execution_id, reference, attachments)
         return await self._play(partial(self._begin, wanted), wanted.user_prompt, wanted.execution_id)
 
-    async def resume(self, execution_id: str, *, accept_changes: bool = False) -> ExecutionSummary:
+    async def resume(
+        self, execution_id: str, timeout_seconds: int | None = None, *, accept_changes: bool = False
+    ) -> ExecutionSummary:
         """Go on with an execution that did not end, or with its teams that failed; what was paid for is used again.
 
         The settings have to be those it was begun with: a :class:`~mixseek.errors.RunChangedError` names what is
         different, unless ``accept_changes``. Task, attachments and a reference that came with the task are its own.
-        The summary's time and bill are of all processes that played it. Each team has its whole time again.
+        The summary's time and bill are of all processes that played it. Each team has its whole time again, or
+        ``timeout_seconds``.
         """
-        return await self._play(partial(self._begin_again, execution_id, accept_changes), "", execution_id)
+        begin = partial(self._begin_again, execution_id, timeout_seconds, accept_changes)
+        return await self._play(begin, "", execution_id)
 
     async def _play(
         self,
