@@ -163,19 +163,16 @@ async def test_a_team_whose_answers_made_it_fail_asks_anew(tmp_path: Path, scrip
 
 
 async def test_a_team_that_ran_out_of_time_goes_on_when_it_is_given_more(tmp_path: Path, scripted: ModelServer) -> None:
-    short = Arena(tmp_path, scripted.base_url, [Team("beta")], orchestrator=f"{ROUNDS}timeout_per_team_seconds = 2\n")
-    short.script(scripted)
+    arena = Arena(tmp_path, scripted.base_url, [Team("beta")], orchestrator=ROUNDS)
+    arena.script(scripted)
     scripted.set_latency(30, model="member-beta")
-    first = await begun(short)
+    first = await arena.build().execute(TASK, 2, execution_id=ID)
     assert [team.team_id for team in first.failed_teams_info] == ["beta"]
     scripted.set_latency(0, model="member-beta")
-    longer = Arena(tmp_path, scripted.base_url, [Team("beta")], orchestrator=f"{ROUNDS}timeout_per_team_seconds = 60\n")
-    with pytest.raises(RunChangedError, match="timeout_per_team_seconds: was 2, is 60"):
-        await resumed(longer)
-    summary, _ = await resumed(longer, accept_changes=True)
+    summary, _ = await resumed(arena, timeout_seconds=60)
     assert summary.failed_teams_info == []
     assert summary.total_execution_time_seconds >= 2
-    assert summary.usage.requests == sum(row["requests"] for row in longer.rows("model_usage"))
+    assert summary.usage.requests == sum(row["requests"] for row in arena.rows("model_usage"))
 
 
 async def test_a_run_that_was_stopped_goes_on(tmp_path: Path, scripted: ModelServer) -> None:

@@ -183,7 +183,9 @@ class Orchestrator:
         run = await self._open(task.execution_id, configured, around, is_new=wanted.execution_id is None)
         return self._execution(task, configured, run, wanted)
 
-    async def _begin_again(self, execution_id: str, accept_changes: bool, around: AsyncExitStack) -> "_Execution":
+    async def _begin_again(
+        self, execution_id: str, timeout_seconds: int | None, accept_changes: bool, around: AsyncExitStack
+    ) -> "_Execution":
         """:meth:`_begin` for an execution that the journal knows."""
         if not (self._save_db and self._journal):
             raise ConfigurationError("an execution is resumed from the journal: it cannot be left out")
@@ -193,6 +195,7 @@ class Orchestrator:
         restored = await _restored(run, execution_id)
         run.take_up(restored)
         wanted = await _wanted_before(restored.started, self._workspace)
+        wanted = replace(wanted, timeout_seconds=timeout_seconds or wanted.timeout_seconds)
         if restored.started.has_own_reference:
             configured = replace(configured, reference=wanted.reference)
         task = _task(configured, wanted.user_prompt, wanted.timeout_seconds, execution_id).model_copy(
