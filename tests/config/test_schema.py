@@ -137,7 +137,16 @@ DEFAULTS: list[tuple[type[BaseModel], dict[str, Any]]] = [
     (CodeExecutionSettings, {"backend": "auto", "timeout_seconds": 30, "memory_mb": 256, "output_chars": 20_000}),
     (FunctionSettings, {"timeout_seconds": 60}),
     (McpServerSettings, {"args": [], "env": {}, "url": None, "headers": {}, "timeout_seconds": 30}),
-    (BudgetSettings, {"max_cost_usd": None, "max_tokens": None, "max_requests": None, "max_seconds": None}),
+    (
+        BudgetSettings,
+        {
+            "max_cost_usd": None,
+            "max_tokens": None,
+            "max_requests": None,
+            "max_seconds": None,
+            "max_output_tokens": None,
+        },
+    ),
     (
         EvaluatorSettings,
         {
@@ -240,6 +249,7 @@ LIMITS: list[tuple[type[BaseModel], str, list[Any], list[Any]]] = [
     (BudgetSettings, "max_tokens", [1], [0, 1.5]),
     (BudgetSettings, "max_requests", [1], [0]),
     (BudgetSettings, "max_seconds", [0.5], [0, float("nan")]),
+    (BudgetSettings, "max_output_tokens", [1, 8192], [0, 1.5]),
     (TeamSettings, "team_id", ["a/b", "日本"], ["", " ", 3]),
     (TeamSettings, "team_name", ["x"], ["", "\n"]),
     (TeamSettings, "max_concurrent_members", [1, 50], [0, 51]),
