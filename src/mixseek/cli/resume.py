@@ -17,9 +17,6 @@ from mixseek.config.manager import ConfigurationManager, locate_workspace, redac
 from mixseek.errors import NotResumableError
 from mixseek.events import RunStarted
 from mixseek.redaction import Redactor
-from mixseek.report.reading import find_execution, find_unfinished
-from mixseek.storage.beginning import read_beginning
-from mixseek.storage.journal import Journal
 from mixseek.workspace import Workspace
 
 __all__ = ["AcceptChangesOption", "ResumeOutputs", "app", "resume_execution"]
@@ -102,6 +99,11 @@ def resume_execution(
 
 
 async def _meant(place: Workspace, execution: str | None) -> tuple[str, RunStarted]:
+    # Stores are loaded when one is looked into: the help of exec needs none.
+    from mixseek.report.reading import find_execution, find_unfinished
+    from mixseek.storage.beginning import read_beginning
+    from mixseek.storage.journal import Journal
+
     execution_id = await (find_unfinished(place) if execution is None else find_execution(place, execution))
     async with Journal(place.journal) as journal:
         begun = await read_beginning(journal, execution_id)

@@ -106,7 +106,9 @@ def _print_head(record: ExecutionRecord) -> None:
     )
     # Without the journal there is nothing to go on from.
     if record.status != "completed" and not record.is_running and record.configuration is not None:
-        goes_on = "goes on with it" if record.status == "unfinished" else "lets the teams go on that failed"
+        goes_on = (
+            "goes on with it" if record.status in ("interrupted", "unfinished") else "lets the teams go on that failed"
+        )
         print_line(f"mixseek resume {record.execution_id} {goes_on}")
     for one in record.attachments:
         print_line(f"attached: {one.name} ({one.media_type}, {tokens(one.size)} bytes)")

@@ -75,7 +75,7 @@ async def find_unfinished(workspace: Workspace) -> str:
     """The id of the newest execution that did not come to its end and that nobody plays."""
     lines = await list_executions(workspace)
     for line in lines:
-        if line.status == "unfinished" and not line.is_running:
+        if line.status in ("interrupted", "unfinished") and not line.is_running:
             return line.execution_id
     failed = [line.execution_id for line in lines if line.status in ("partial_failure", "failed")]
     more = f"; teams of {failed[0]} failed, mixseek resume {failed[0]} lets them go on" if failed else ""
@@ -215,16 +215,28 @@ class _Kept:
 
 
 async def _read_journal(journal: Journal, execution_id: str, *, members: bool = True) -> _Kept:
-    events = await journal.events(execution_id, kinds=("RunStarted", *_ENDS, "TeamFailed"))
+    events = await journal.events(execution_id, kinds=("RunStarted", "RunResumed", *_ENDS, "TeamStarted", "TeamFailed"))
     by_kind = {event.kind: event for event in events}
     # A run that goes on after an interruption has an end again when it is told of one.
-    latest = next((event for event in reversed(events) if event.kind in _ENDS), None)
+    ends = [event for event in events if event.kind in ("RunResumed", *_ENDS)]
+    latest = ends[-1] if ends and ends[-1].kind in _ENDS else None
     return _Kept(
         started=by_kind.get("RunStarted"),
         summary=_told(latest).get("summary") if latest else None,
-        failures={str(each.team_id): _told(each)["reason"] for each in events if each.kind == "TeamFailed"},
+        failures=_failures(events),
         members=_by_place(await journal.member_calls(execution_id)) if members else {},
     )
+
+
+def _failures(events: Iterable[JournalEvent]) -> dict[str, str]:
+    """Why teams failed that did not begin again since."""
+    failures: dict[str, str] = {}
+    for event in events:
+        if event.kind == "TeamStarted":
+            failures.pop(str(event.team_id), None)
+        elif event.kind == "TeamFailed":
+            failures[str(event.team_id)] = _told(event)["reason"]
+    return failures
 
 
 def _has_budget(configuration: Any) -> bool:
