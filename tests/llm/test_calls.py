@@ -213,8 +213,9 @@ async def test_what_was_answered_before_is_not_asked_again(hub: ModelHub, server
         assert await play(meter) == before
     assert before[:2] == ["first", "second"]
     assert server.bill.total.requests == asked
+    # Whoever was answered the first time has it on the bill.
     assert meter.bill() == []
-    assert [call.reused for call in told] == [True] * 4
+    assert told == []
 
 
 async def test_another_try_of_a_team_does_not_get_the_answers_of_the_first(

@@ -66,8 +66,6 @@ class FinishedCall:
     """Why tries failed, one line each."""
     error: str | None = None
     """Why the call failed; None if it was answered."""
-    reused: bool = False
-    """Whether the journal had the answer, so that nothing was asked or paid."""
     lost: Spend = NOTHING
     """What tries may have cost that nobody knows of, at most; counted under a budget alone."""
 
@@ -195,9 +193,7 @@ class Meter:
         self._tool_calls.update(tool_calls)
 
     def record(self, call: FinishedCall) -> None:
-        """Add a finished call to the bill; one that the journal answered is on it already."""
-        if call.reused:
-            return
+        """Add a finished call to the bill."""
         self._usage += call.usage
         if call.scope is not None:
             self._made[call.scope.execution_id, call.scope.team_id] += 1

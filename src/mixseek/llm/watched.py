@@ -472,7 +472,6 @@ class WatchedModel(WrapperModel):
         known = await entry.journal.find_call(entry.request.key, entry.occurrence)
         if known is None:
             return None
-        meter.record(FinishedCall(entry.scope, self._named, known.usage, known.cost_usd, 0, 0.0, reused=True))
         return answer_from_json(known.answer)
 
     async def _note_start(self, entry: _Entry | None, course: _Course, *, durable: bool) -> None:
