@@ -265,7 +265,7 @@ def test_the_commands_of_a_page_run(page: Path, workspace: Path, tmp_path: Path)
         timeout=SAFETY_SECONDS,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def _where(place: Path, workspace: Path) -> dict[str, str]:

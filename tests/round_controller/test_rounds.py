@@ -65,8 +65,8 @@ async def test_below_min_rounds_the_judgment_model_is_not_asked(tmp_path: Path, 
     assert sent(server, "judgment") == []
     assert exit_of(played) == "max_rounds_reached"
     assert verdicts(arena) == [
-        (True, "round 1 of at least 3"),
-        (True, "round 2 of at least 3"),
+        (True, "round 1 of at least 3 (min_rounds)"),
+        (True, "round 2 of at least 3 (min_rounds)"),
         (False, "round 3 is the last of 3"),
     ]
 

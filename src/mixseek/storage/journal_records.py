@@ -7,6 +7,7 @@ comes back with marks, and the requests that repeat it must still be found.
 """
 
 import hashlib
+import json
 from dataclasses import dataclass
 from typing import Self
 from uuid import uuid4
@@ -236,8 +237,7 @@ def keyed_request(
     lasting = [_lasting_message(message) for message in messages] if isinstance(messages, list) else messages
     asked: JsonValue = {"messages": lasting, "parameters": tools, "settings": settings}
     text = redactor.json_text(asked, sort_keys=True)
-    whose = redactor.json_text([*_parts(scope), model, attempt, within])
-    return Request(text, _digest(whose, text))
+    return Request(text, _digest(_names([*_parts(scope), model, attempt, within]), text))
 
 
 def tool_key(
@@ -251,8 +251,13 @@ def tool_key(
     redactor: Redactor,
 ) -> str:
     """The hash two uses of a tool share when they ask for the same; ``call_id`` is what the model calls this use."""
-    asked: list[JsonValue] = [*_parts(scope), tool, arguments, attempt, within, call_id]
-    return _digest(redactor.json_text(asked, sort_keys=True))
+    names = _names([*_parts(scope), tool, attempt, within, call_id])
+    return _digest(names, redactor.json_text(arguments, sort_keys=True))
+
+
+def _names(names: list[JsonValue]) -> str:
+    """As they are: only their hash is kept, and a key that somebody sets later must not look like a part of them."""
+    return json.dumps(names, ensure_ascii=False)
 
 
 def _parts(scope: CallScope) -> list[JsonValue]:

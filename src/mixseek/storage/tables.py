@@ -41,6 +41,8 @@ class Table:
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
+    growing: str | None = None
+    """A column that tells which of two versions of a row is the newer one: it has the larger value."""
 
     @property
     def changing(self) -> tuple[str, ...]:
@@ -78,6 +80,7 @@ LEADER_BOARD = Table(
         "updated_at",
     ),
     _ROUND,
+    growing="updated_at",
 )
 ROUND_STATUS = Table(
     "round_status",
@@ -95,6 +98,7 @@ ROUND_STATUS = Table(
         "updated_at",
     ),
     _ROUND,
+    growing="updated_at",
 )
 EXECUTION_SUMMARY = Table(
     "execution_summary",
@@ -111,6 +115,7 @@ EXECUTION_SUMMARY = Table(
         "created_at",
     ),
     ("execution_id",),
+    growing="completed_at",
 )
 ATTACHMENTS = Table(
     "attachments", ("execution_id", "position", "name", "media_type", "size", "sha256"), ("execution_id", "position")
@@ -130,6 +135,7 @@ MODEL_USAGE = Table(
         "cost_usd",
     ),
     (*_ROUND, "role", "agent_name", "model"),
+    growing="requests",
 )
 TABLES = (LEADER_BOARD, ROUND_STATUS, ROUND_HISTORY, MODEL_USAGE, ATTACHMENTS, EXECUTION_SUMMARY)
 """Every table with rows of executions."""
@@ -192,26 +198,37 @@ def upsert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
 
 
 def put_back(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row], *, only_missing: bool) -> tuple[int, int]:
-    """Let the tables hold exactly these rows for their keys, times included; how many were added, how many changed."""
+    """Let the tables hold exactly these rows for their keys, times included; how many were added, how many changed.
+
+    A row that is there in a newer version stays: where a log was lost, it is the journal that is behind.
+    """
     added = changed = 0
     with transaction(connection):
         for group in _by_table(rows):
             there = _rows_there(connection, group)
             if fresh := [row for row in group if row.key not in there]:
                 _insert(connection, fresh)
-            other = [row for row in group if row.key in there and there[row.key] != row.values and not only_missing]
+            other = [row for row in group if not only_missing and _is_outdated(there.get(row.key), row)]
             for row in other:
                 _set(connection, row, [name for name in row.table.columns if name not in row.table.key])
             added, changed = added + len(fresh), changed + len(other)
     return added, changed
 
 
-def _rows_there(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+def _is_outdated(there: Row | None, row: Row) -> bool:
+    """Whether a row that is there says something else, and is not the newer of the two."""
+    if there is None or there.values == row.values:
+        return False
+    growing = row.table.growing
+    return growing is None or there[growing] is None or row[growing] is None or there[growing] <= row[growing]
+
+
+def _rows_there(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
     table = rows[0].table
     key, wanted = ", ".join(table.key), _placeholders(len(rows), len(table.key))
     sql = f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE ({key}) IN (VALUES {wanted})"  # noqa: S608 our own names
     found = connection.execute(sql, [part for row in rows for part in row.key]).fetchall()
-    return {row.key: row.values for row in (Row(table, values) for values in found)}
+    return {row.key: row for row in (Row(table, values) for values in found)}
 
 
 def _by_table(rows: Iterable[Row]) -> list[list[Row]]:
