@@ -35,15 +35,17 @@ __all__ = [
     "kept",
     "left_of",
     "make_older_stores",
+    "processes",
     "start",
     "tokens_in_the_journal",
     "wait_until",
 ]
 
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(
     [
         "soak.mortals",
+        "mixseek.cli.exec",
         "pydantic_ai.models.openai",
         "genai_prices.data",
         "rapidfuzz.process",
@@ -58,7 +60,7 @@ _processes.set_forkserver_preload(
 
 def start(root: Path, crash_at: str = "", **orchestrator: Any) -> BaseProcess:
     """Begin the competition of a workspace, or go on with the one that was begun there, in a process of its own."""
-    process = _processes.Process(target=_live, args=(root, crash_at, orchestrator), daemon=True)
+    process = processes.Process(target=_live, args=(root, crash_at, orchestrator), daemon=True)
     process.start()
     return process
 
@@ -88,7 +90,7 @@ async def begun_in(root: Path) -> str | None:
 
 def make_older_stores(root: Path) -> None:
     """Give a workspace both stores as their first versions had them."""
-    process = _processes.Process(target=_make_older_stores, args=(root,))
+    process = processes.Process(target=_make_older_stores, args=(root,))
     process.start()
     process.join()
 

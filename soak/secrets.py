@@ -9,15 +9,15 @@ table and each byte that was printed is searched for the keys, as they are and a
 import argparse
 import asyncio
 import base64
+import importlib
 import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,8 +27,11 @@ from urllib.parse import quote
 
 import duckdb
 
-from mixseek.cli.app import COMMANDS
+from mixseek import crash_points
+from mixseek.cli import main as mixseek
+from mixseek.crash_points import CRASH_AT
 from mixseek.storage.journal import Journal
+from soak.mortals import processes
 
 __all__ = ["CANARIES", "Scenario", "leaks", "parrot"]
 
@@ -44,7 +47,6 @@ KILLS: Final = (
     "round.kept",
     "team.before_end",
 )
-_ROOT = Path(__file__).resolve().parents[1]
 _SAFETY_SECONDS: Final = 300
 _BACKEND = """
 import json, os
@@ -183,27 +185,39 @@ class Scenario:
             **{f"configs/agents/{name}.toml": _team(name, *models) for name, models in teams.items()},
         }
 
-    def run(self, *arguments: str, crash_at: str | None = None, input_: str | None = None) -> int:
+    def run(self, *arguments: str, crash_at: str = "") -> int:
         """Run a command in the workspace and keep what it prints."""
-        environ = {name: value for name, value in os.environ.items() if name != "MIXSEEK_CRASH_AT"} | {
+        out, err = self.place / "stdout", self.place / "stderr"
+        command = processes.Process(target=_run, args=(arguments, self._environ(crash_at), self.place, out, err))
+        command.start()
+        command.join(_SAFETY_SECONDS)
+        if command.exitcode is None:
+            command.kill()
+            raise TimeoutError(f"{' '.join(arguments)} did not end")
+        self.printed += [out.read_bytes(), err.read_bytes()]
+        return command.exitcode
+
+    def _environ(self, crash_at: str) -> dict[str, str]:
+        return {
+            CRASH_AT: crash_at,
             "ENVIRONMENT_KEY": CANARIES["ENVIRONMENT_KEY"],
             "KEPT_IN_KEYRING": json.dumps({"KEYRING_KEY": CANARIES["KEYRING_KEY"]}),
             "PYTHON_KEYRING_BACKEND": "canary_keyring.Keyring",
-            "PYTHONPATH": os.pathsep.join([str(self.place), str(_ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
             "MIXSEEK_WORKSPACE": str(self.root),
             "MIXSEEK_LOG_LEVEL": "DEBUG",
         }
-        ran = subprocess.run(
-            [sys.executable, "-m", "mixseek", *arguments],
-            env=environ | ({"MIXSEEK_CRASH_AT": crash_at} if crash_at else {}),
-            cwd=self.place,
-            capture_output=True,
-            timeout=_SAFETY_SECONDS,
-            input=(input_ or "").encode(),
-            check=False,
-        )
-        self.printed += [ran.stdout, ran.stderr]
-        return ran.returncode
+
+
+def _run(arguments: Sequence[str], environ: Mapping[str, str], place: Path, out: Path, err: Path) -> None:
+    """The command, in a process that was forked for it."""
+    for descriptor, file in ((1, out), (2, err)):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+    os.environ.update(environ)
+    os.chdir(place)
+    sys.path.insert(0, str(place))
+    # What other modules imported from it looks its choice up in the module, which this makes anew.
+    importlib.reload(crash_points)
+    mixseek(arguments)
 
 
 def _team(name: str, leader: str, member: str) -> str:
@@ -220,13 +234,12 @@ def play(scenario: Scenario, kills: Sequence[str]) -> list[str]:
     for place in kills:
         if scenario.run("exec", "task", "-v", crash_at=place) != -signal.SIGKILL:
             faults.append(f"exec was not killed at {place}")
-        if "resume" in COMMANDS:
-            scenario.run("resume", "-v")
+        scenario.run("resume", "-v")
     return [*faults, *(f"{' '.join(each)} was killed" for each in _commands() if scenario.run(*each) < 0)]
 
 
 def _commands() -> Iterator[Sequence[str]]:
-    """All that shows or writes something, as far as it is there."""
+    """All that shows or writes something."""
     for output in ("html", "md", "json", "csv"):
         yield "export", "last", "-f", output, "--output", f"workspace/export.{output}"
     yield from (("history",), ("show", "last"), ("show", "last", "-f", "json"), ("board", "last"), ("board",))
@@ -238,14 +251,8 @@ def _commands() -> Iterator[Sequence[str]]:
     for evaluator in ("other", "broken"):
         yield "rejudge", "last", "--evaluator", f"configs/{evaluator}.toml", "-v"
     yield "whatif", "last", "--stop-rule", "max_rounds=1"
-    if "replay" in COMMANDS:
-        yield "replay", "last"
-    if "journal" in COMMANDS:
-        yield from (("journal", "calls", "last", "-f", "json"), ("journal", "verify"))
-    if "prune" in COMMANDS:
-        yield "prune", "--dry-run"
-    if "rebuild" in COMMANDS:
-        yield ("rebuild",)
+    yield from (("replay", "last"), ("journal", "calls", "last", "-f", "json"), ("journal", "verify"))
+    yield from (("prune", "--dry-run"), ("rebuild",))
 
 
 # --- the search -------------------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_told_in_one_line_before_any_call(
 def test_a_dry_run_needs_no_task_and_waits_for_none(run: Run) -> None:
     ran = run("--dry-run", stdin=b"not read")
     assert ran.code == 0
-    assert "1 model calls, if every round is played, each member is asked once a round and uses no tool" in ran.out
+    assert "1 model call, if every round is played, each member is asked once a round and uses no tool" in ran.out
     assert "the prompt is empty" in run(" ", "--dry-run").err
 
 

@@ -232,7 +232,8 @@ def test_ctrl_c_while_the_run_is_built_ends_it_before_it_began(server: ModelServ
     assert child.returncode == 130, err
     assert err.endswith("mixseek: interrupted before the run began\n")
     assert not server.bill.models
-    assert not (tmp_path / "journal.db").exists()
+    with sqlite3.connect(tmp_path / "journal.db") as journal:
+        assert journal.execute("SELECT count(*) FROM events").fetchone() == (0,)
 
 
 def test_ctrl_c_while_another_program_holds_the_database_does_not_wait_for_it(

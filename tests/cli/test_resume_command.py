@@ -49,11 +49,8 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "MIXSEEK_ONLY_LOOPBACK": "1"}
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_an_execution_that_was_ended_goes_on_by_one_word(
-    how: signal.Signals, arena: Arena, server: ModelServerProcess
-) -> None:
-    ended_by(how, arena, server, answered=8)
+def test_an_execution_that_was_ended_goes_on_by_one_word(arena: Arena, server: ModelServerProcess) -> None:
+    ended_by(signal.SIGTERM, arena, server, answered=8)
     listed = mixseek(arena, "history").stdout
     assert "mixseek resume ID goes on with one that is interrupted or unfinished" in listed
     gone_on = mixseek(arena, "resume", "-f", "json")
