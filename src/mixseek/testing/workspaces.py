@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mixseek.testing.scripted import SCRIPTED
+from mixseek.testing.scripted_models import SCRIPTED
 
 __all__ = ["temporary_workspace", "tiny_team", "write_workspace"]
 

@@ -90,7 +90,7 @@ class ModelServer:
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables that point OpenAI clients here."""
-        return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": "loopback"}
+        return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": "sk-for-a-server-of-tests"}
 
     # --- telling it what to do ----------------------------------------------------------------------------------------
 

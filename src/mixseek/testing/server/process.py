@@ -97,7 +97,7 @@ class ModelServerProcess:
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables that point OpenAI clients here."""
-        return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": "loopback"}
+        return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": "sk-for-a-server-of-tests"}
 
     @property
     def bill(self) -> Bill:

@@ -41,7 +41,7 @@ __all__ = ["SCRIPTED", "make_model", "scripted"]
 SCRIPTED = "scripted"
 """The prefix of scripted models, as in ``"scripted:leader-a"``."""
 
-providers.register(SCRIPTED, Provider(SCRIPTED, "mixseek.testing.scripted:make_model"))
+providers.register(SCRIPTED, Provider(SCRIPTED, "mixseek.testing.scripted_models:make_model"))
 
 _script: ContextVar[Script | None] = ContextVar("script", default=None)
 
