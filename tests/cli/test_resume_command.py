@@ -13,6 +13,7 @@ import pytest
 
 from mixseek.testing import ModelServerProcess
 from soak.arena import Arena, Team
+from tests.commands import Ran, run_here
 
 TASK = "What is 6 times 7?"
 
@@ -29,9 +30,8 @@ def arena(tmp_path: Path, server: ModelServerProcess) -> Arena:
     return Arena(tmp_path, server.base_url, teams, orchestrator="max_rounds = 2\nmin_rounds = 1\n", evaluator="")
 
 
-def mixseek(arena: Arena, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mixseek", *arguments, "-w", str(arena.root)]
-    return subprocess.run(command, env=_environment(), text=True, capture_output=True, timeout=120, check=False)
+def mixseek(arena: Arena, *arguments: str) -> Ran:
+    return run_here(*arguments, "-w", str(arena.root))
 
 
 def ended_by(how: signal.Signals, arena: Arena, server: ModelServerProcess, answered: int) -> None:

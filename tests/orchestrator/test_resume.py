@@ -90,7 +90,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[An
         return board(arena), running.bill.total.requests
 
 
-@pytest.mark.parametrize("answered", [9, 26])
+@pytest.mark.parametrize("answered", [17])
 async def test_a_killed_run_goes_on_to_the_same_board_and_pays_only_for_what_was_in_flight(
     answered: int, tmp_path: Path, server: ModelServerProcess, undisturbed: tuple[list[tuple[Any, ...]], int]
 ) -> None:
