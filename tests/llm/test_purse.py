@@ -67,8 +67,13 @@ async def test_one_who_is_cancelled_while_it_waits_lets_the_next_come() -> None:
     await asyncio.sleep(0)
     small = asyncio.create_task(purses.reserve("c", _tokens(20)))
     await asyncio.sleep(0)
+    assert not small.done()
     large.cancel()
-    (await small).release()
+    async with asyncio.timeout(30):
+        taken = await small
+    [purse] = purses.of("c")
+    assert purse.used == Spend()
+    taken.release()
     first.release()
 
 
