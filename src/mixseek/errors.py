@@ -174,7 +174,11 @@ class RunError(MixSeekError):
 
 
 class PlaceTakenError(RunError):
-    """Another process plays this execution; the message names it."""
+    """Another process plays this execution; the message names it, and so does ``holder`` where it is known."""
+
+    def __init__(self, message: str, *, holder: str = "another process") -> None:
+        self.holder = holder
+        super().__init__(message)
 
 
 class PlaceLostError(RunError):

@@ -9,17 +9,26 @@ import logging
 import os
 import re
 import resource
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
+import keyring
 import pytest
+from keyring.errors import KeyringLocked
 
+from mixseek import keys
 from mixseek.cli import logs, main
+from mixseek.config.manager import ConfigurationManager
+from mixseek.events import Event, RoundFinished
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
+from mixseek.storage.journal import Journal
+from mixseek.storage.pruning import drop_bodies
 from mixseek.testing import ModelServer, scripted, write_workspace
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts" / "errors"
@@ -29,8 +38,9 @@ EXEC = ("exec", "the task", "-c", "configs/orchestrator.toml")
 _VOLATILE = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
-    (re.compile(r"\bprocess \d+ \([^)]*\)( since \S+)?|\bPID \d+[^)\n]*"), "PID"),
+    (re.compile(r"\bprocess \d+ \([^)]*\)( on \S+)?( since [^\s:]+(:\d\d)*Z?)?|\bPID \d+[^)\n]*"), "PID"),
     (re.compile(r"\b\d+\.\d s\b"), "N s"),
+    (re.compile(r"\bon \d{4}-\d\d-\d\d\b"), "on DATE"),
 )
 
 
@@ -46,6 +56,7 @@ class Place:
     in_child: bool = False
     largest_file: int | None = None
     children: list[subprocess.Popen[str]] = field(default_factory=list)
+    at_the_end: list[Callable[[], None]] = field(default_factory=list)
 
     def write(self, file: str, text: str) -> None:
         path = self.root / file
@@ -59,6 +70,14 @@ class Place:
 
     def add(self, file: str, text: str) -> None:
         self.write(file, f"{(self.root / file).read_text(encoding='utf-8')}{text}")
+
+    def start_child(self, code: str, *arguments: str) -> None:
+        """Let another process hold something until the test is over; it says ``held`` when it does."""
+        command = [sys.executable, "-c", code, *arguments]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.children.append(child)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
 
 
 Mistake = Callable[[Place], tuple[str, ...] | None]
@@ -459,12 +478,379 @@ def database_held(place: Place) -> None:
     duckdb.connect(database).close()
     place.add(ORCHESTRATOR, "\n[storage]\nlock_wait_seconds = 1\n")
     code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    place.children.append(child)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "held\n"
+    place.start_child(code, str(database))
+
+
+# --- going on with an execution ---------------------------------------------------------------------------------------
+
+FIRST, SECOND = "11111111-0000-4000-8000-000000000001", "11112222-0000-4000-8000-000000000002"
+
+
+def _journaled(place: Place, *ids: str) -> None:
+    """Executions that came to their end."""
+    asyncio.run(_play_all(place, ids))
+
+
+async def _play_all(place: Place, ids: Sequence[str]) -> None:
+    for execution_id in ids:
+        settings = ConfigurationManager(place.root).load_run_settings(place.root / ORCHESTRATOR)
+        await Orchestrator(settings).execute("the task", execution_id=execution_id)
+
+
+def _unfinished(place: Place) -> None:
+    """An execution that was stopped after its first round of two."""
+    place.change(ORCHESTRATOR, "max_rounds = 1", "max_rounds = 2\nmin_rounds = 2")
+
+    def stop(event: Event) -> None:
+        if isinstance(event, RoundFinished):
+            orchestrator.stop()
+
+    settings = ConfigurationManager(place.root).load_run_settings(place.root / ORCHESTRATOR)
+    orchestrator = Orchestrator(settings, listeners=[stop])
+    assert asyncio.run(orchestrator.execute("the task", execution_id=FIRST)).interrupted
+
+
+def _pruned(place: Place) -> None:
+    drop_bodies(place.root / "journal.db", [FIRST])
+
+
+def _held(place: Place) -> None:
+    """Somebody plays the execution: this process, since another would take seconds to begin."""
+    journal = Journal(place.root / "journal.db")
+    held = asyncio.run(journal.take_place(FIRST, place.root / "mixseek.db"))
+    place.at_the_end += [held.end, journal.close]
+
+
+@mistake("resume", "0badcafe")
+def resume_of_an_unknown_id(place: Place) -> None:
+    _unfinished(place)
+
+
+@mistake("resume", "1111")
+def resume_of_an_ambiguous_id(place: Place) -> None:
+    _journaled(place, FIRST, SECOND)
+
+
+@mistake("resume")
+def resume_where_nothing_was_played(place: Place) -> None: ...
+
+
+@mistake("resume")
+def resume_where_all_is_finished(place: Place) -> None:
+    _journaled(place, FIRST)
+
+
+@mistake("resume", "last")
+def resume_of_a_finished_execution(place: Place) -> None:
+    _journaled(place, FIRST)
+
+
+@mistake("resume")
+def resume_after_a_change(place: Place) -> None:
+    _unfinished(place)
+    place.change(TEAM, "loopback:leader-a", "loopback:leader-b")
+
+
+@mistake("resume", "last")
+def resume_of_what_another_process_plays(place: Place) -> None:
+    _unfinished(place)
+    _held(place)
+
+
+@mistake("resume", "last")
+def resume_of_an_execution_without_a_journal(place: Place) -> None:
+    _played(place, FIRST)
+
+
+@mistake("resume", "last")
+def resume_of_a_pruned_execution(place: Place) -> None:
+    _unfinished(place)
+    _pruned(place)
+
+
+@mistake("resume")
+def resume_without_its_orchestrator_file(place: Place) -> None:
+    _unfinished(place)
+    (place.root / ORCHESTRATOR).unlink()
+
+
+@mistake("resume")
+def resume_from_a_damaged_journal(place: Place) -> None:
+    _unfinished(place)
+    _damage_journal(place)
+
+
+@mistake("resume")
+def resume_without_a_workspace(place: Place) -> tuple[str, ...]:
+    return ("--without-workspace",)
+
+
+@mistake("resume", "-f", "json")
+def resume_of_nothing_as_json(place: Place) -> None: ...
+
+
+@mistake(*EXEC, "--resume", "last")
+def exec_resume_beside_a_task(place: Place) -> None: ...
+
+
+@mistake(*EXEC, "--accept-changes")
+def accept_changes_without_resume(place: Place) -> None: ...
+
+
+# --- in hindsight -----------------------------------------------------------------------------------------------------
+
+REJUDGE = ("rejudge", "last", "--evaluator", EVALUATOR)
+
+
+@mistake("rejudge", "last")
+def rejudge_without_an_evaluator(place: Place) -> None: ...
+
+
+@mistake("rejudge", "last", "--evaluator", "configs/strict.toml")
+def rejudge_by_a_missing_file(place: Place) -> None:
+    _journaled(place, FIRST)
+
+
+@mistake("rejudge", "last", "--evaluator", TEAM)
+def rejudge_by_a_team_file(place: Place) -> None:
+    _journaled(place, FIRST)
+
+
+@mistake(*REJUDGE)
+def rejudge_by_a_metric_that_nobody_knows(place: Place) -> None:
+    _journaled(place, FIRST)
+    place.add(EVALUATOR, '\n[[metrics]]\nname = "Relevence"\n')
+
+
+@mistake(*REJUDGE)
+def rejudge_where_nothing_was_submitted(place: Place) -> None:
+    place.server.fault(401)
+    _journaled(place, FIRST)
+
+
+@mistake(*REJUDGE)
+def rejudge_of_what_another_process_plays(place: Place) -> None:
+    _unfinished(place)
+    _held(place)
+
+
+@mistake("replay", "last")
+def replay_of_an_unfinished_execution(place: Place) -> None:
+    _unfinished(place)
+
+
+@mistake("replay", "last")
+def replay_of_a_pruned_execution(place: Place) -> None:
+    _journaled(place, FIRST)
+    _pruned(place)
+
+
+@mistake("replay", "last")
+def replay_of_an_execution_without_a_journal(place: Place) -> None:
+    _played(place, FIRST)
+
+
+@mistake("replay", "last")
+def replay_without_its_team(place: Place) -> None:
+    _journaled(place, FIRST)
+    place.change(TEAM, 'team_id = "a"', 'team_id = "b"')
+
+
+@mistake("whatif", "last")
+def whatif_without_a_rule(place: Place) -> None: ...
+
+
+@mistake("whatif", "last", "--stop-rule", "max_round=2")
+def whatif_rule_typo(place: Place) -> None: ...
+
+
+@mistake("whatif", "last", "--stop-rule", "target_score=high")
+def whatif_rule_without_a_number(place: Place) -> None: ...
+
+
+@mistake("whatif", "last", "--stop-rule", "max_rounds=0")
+def whatif_rule_out_of_range(place: Place) -> None: ...
+
+
+@mistake("whatif", "last", "--stop-rule", "budget=0.5")
+def whatif_budget_without_prices(place: Place) -> None:
+    _journaled(place, FIRST)
+
+
+# --- the journal ------------------------------------------------------------------------------------------------------
+
+
+def _damage_journal(place: Place) -> None:
+    for file in place.root.glob("journal.db*"):
+        file.unlink()
+    (place.root / "journal.db").write_bytes(b"no journal at all")
+
+
+@mistake("journal", "tail", "0badcafe")
+def tail_of_an_unknown_id(place: Place) -> None:
+    _journaled(place, FIRST)
+
+
+@mistake("journal", "tail")
+def tail_without_a_workspace(place: Place) -> tuple[str, ...]:
+    return ("--without-workspace",)
+
+
+@mistake("journal", "tail")
+def tail_where_nothing_was_played(place: Place) -> None: ...
+
+
+@mistake("journal", "calls")
+def calls_where_nothing_was_played(place: Place) -> None: ...
+
+
+@mistake("journal", "calls", "--role", "juge")
+def calls_of_an_unknown_role(place: Place) -> None:
+    _journaled(place, FIRST)
+
+
+@mistake("journal", "calls", "--team", "b")
+def calls_of_an_unknown_team(place: Place) -> None:
+    _journaled(place, FIRST)
+
+
+@mistake("journal", "calls")
+def calls_of_an_execution_without_a_journal(place: Place) -> None:
+    _played(place, FIRST)
+
+
+@mistake("journal", "calls", "--bodies")
+def bodies_in_a_table(place: Place) -> None:
+    _journaled(place, FIRST)
+
+
+@mistake("journal", "calls")
+def calls_of_a_damaged_journal(place: Place) -> None:
+    _journaled(place, FIRST)
+    _damage_journal(place)
+
+
+@mistake("journal", "verify")
+def verify_where_nothing_was_played(place: Place) -> None: ...
+
+
+@mistake("journal", "verify")
+def verify_of_a_damaged_journal(place: Place) -> None:
+    _journaled(place, FIRST)
+    _damage_journal(place)
+
+
+@mistake("journal", "verify")
+def verify_finds_a_call_missing(place: Place) -> None:
+    _journaled(place, FIRST)
+    with closing(sqlite3.connect(place.root / "journal.db")) as db, db:
+        db.execute("DELETE FROM calls WHERE role = 'leader'")
+
+
+@mistake("prune", "--older-than", "a month")
+def prune_by_no_age(place: Place) -> None: ...
+
+
+@mistake("prune", "--keep", "-1")
+def prune_that_keeps_fewer_than_none(place: Place) -> None: ...
+
+
+@mistake("prune", "--older-than", "0s")
+def prune_of_a_damaged_journal(place: Place) -> None:
+    _damage_journal(place)
+
+
+@mistake("rebuild")
+def rebuild_from_nothing(place: Place) -> None: ...
+
+
+@mistake("rebuild")
+def rebuild_from_a_damaged_journal(place: Place) -> None:
+    _journaled(place, FIRST)
+    _damage_journal(place)
+
+
+@mistake("delete", "last", "--yes")
+def delete_of_what_another_process_plays(place: Place) -> None:
+    _unfinished(place)
+    _held(place)
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+@mistake(*EXEC)
+def budget_below_zero(place: Place) -> None:
+    place.add(ORCHESTRATOR, "\n[budget]\nmax_cost_usd = -1\n")
+
+
+@mistake(*EXEC)
+def budget_of_nothing(place: Place) -> None:
+    place.add(ORCHESTRATOR, "\n[budget]\nmax_requests = 0\n")
+
+
+@mistake(*EXEC)
+def budget_key_typo(place: Place) -> None:
+    place.add(ORCHESTRATOR, "\n[budget]\nmax_cost = 1\n")
+
+
+@mistake(*EXEC)
+def budget_in_the_wrong_table(place: Place) -> None:
+    place.change(ORCHESTRATOR, "max_rounds = 1", "max_rounds = 1\nmax_cost_usd = 1")
+
+
+@mistake(*EXEC)
+def team_budget_key_typo(place: Place) -> None:
+    place.add(TEAM, "\n[team.budget]\nmax_token = 1\n")
+
+
+@mistake(*EXEC)
+def budget_of_money_without_prices(place: Place) -> None:
+    place.add(ORCHESTRATOR, "\n[budget]\nmax_cost_usd = 1\n")
+
+
+@mistake(*EXEC)
+def budget_too_small_for_a_round(place: Place) -> None:
+    place.add(ORCHESTRATOR, "\n[budget]\nmax_tokens = 100\n")
+
+
+# --- keys in a keyring ------------------------------------------------------------------------------------------------
+
+
+def _needs_a_key(place: Place) -> None:
+    place.add(PROVIDERS, 'api_key_env = "LOOP_KEY"\n')
+
+
+def _empty(service: str, username: str) -> str | None:
+    return None
+
+
+def _locked(service: str, username: str) -> str | None:
+    raise KeyringLocked("words of the keyring's own")
+
+
+def _keyring(place: Place, get_password: Callable[[str, str], str | None]) -> None:
+    place.environ.setattr(keys, "_keyring", keys._Keyring())
+    place.environ.setattr(keyring, "get_password", get_password)
+
+
+@mistake(*EXEC)
+def key_nowhere(place: Place) -> None:
+    _needs_a_key(place)
+    _keyring(place, _empty)
+
+
+@mistake(*EXEC)
+def keyring_locked(place: Place) -> None:
+    _needs_a_key(place)
+    _keyring(place, _locked)
+
+
+@mistake(*EXEC)
+def keyring_not_installed(place: Place) -> None:
+    _needs_a_key(place)
+    place.environ.setattr(keys, "_keyring", keys._Keyring())
+    place.environ.setitem(sys.modules, "keyring", None)
 
 
 # --- the test ---------------------------------------------------------------------------------------------------------
@@ -490,6 +876,8 @@ def place(tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) 
     yield made
     for child in made.children:
         child.communicate(timeout=SAFETY_SECONDS)
+    for end in made.at_the_end:
+        end()
     logs._exchange([])
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
@@ -511,7 +899,7 @@ def test_a_mistake_is_told_as_its_transcript_says(name: str, place: Place, capsy
 
 def test_there_is_no_transcript_of_a_mistake_that_nobody_makes() -> None:
     assert {path.stem for path in TRANSCRIPTS.glob("*.txt")} == set(MISTAKES)
-    assert len(MISTAKES) >= 30
+    assert len(MISTAKES) >= 100
 
 
 def _transcript(place: Place, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> str:

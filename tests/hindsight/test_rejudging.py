@@ -5,16 +5,18 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mixseek.cli import main
 from mixseek.config.manager import ConfigurationManager
-from mixseek.errors import ConfigurationError
+from mixseek.errors import ConfigurationError, PlaceTakenError
 from mixseek.hindsight.rejudging import Rejudgment, plan_rejudging, rejudge
 from mixseek.report.deleting import delete_execution
 from mixseek.report.reading import list_executions
@@ -216,6 +218,43 @@ def _command(arena: Arena, *more: str) -> list[str]:
     return ["rejudge", "last", "--evaluator", "configs/strict.toml", "-w", str(arena.root), *more]
 
 
+def test_of_two_at_once_one_pays_and_the_other_names_it(played: Arena, server: ModelServer) -> None:
+    server.set_latency(2.5)  # longer than it takes to see that somebody else is at work
+    [line] = asyncio.run(list_executions(Workspace.locate(played.root)))
+    file = _evaluator(played, OTHER)
+
+    async def both() -> list[Rejudgment | BaseException]:
+        return await asyncio.gather(
+            *(rejudge(line.execution_id, file, played.root, backoff=at_once) for _ in range(2)), return_exceptions=True
+        )
+
+    told = asyncio.run(both())
+    [refused] = [each for each in told if isinstance(each, PlaceTakenError)]
+    assert f"is being judged by the same judges, by process {os.getpid()} (" in str(refused)
+    [rejudged] = [each for each in told if isinstance(each, Rejudgment)]
+    assert rejudged.usage.requests == _asked(server, "stylist") == 4
+    # Whoever comes afterwards finds the place free and every answer there.
+    assert asyncio.run(rejudge(line.execution_id, file, played.root)).reused_calls == 4
+
+
+def test_what_is_being_judged_is_not_deleted(played: Arena, server: ModelServer) -> None:
+    server.set_latency(1)
+    place = Workspace.locate(played.root)
+    [line] = asyncio.run(list_executions(place))
+    file = _evaluator(played, OTHER)
+
+    async def meanwhile() -> Rejudgment:
+        judging = asyncio.create_task(rejudge(line.execution_id, file, played.root, backoff=at_once))
+        while not _asked(server, "stylist"):  # noqa: ASYNC110  # the server is in a thread of its own
+            await asyncio.sleep(0.01)
+        with pytest.raises(ConfigurationError, match=f"is being played by process {os.getpid()}"):
+            await delete_execution(place, line.execution_id)
+        return await judging
+
+    assert asyncio.run(meanwhile()).usage.requests == 4
+    assert asyncio.run(delete_execution(place, line.execution_id)).journal_rows > 0
+
+
 def test_the_command_shows_old_and_new_what_moved_and_the_bill(
     played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,9 +284,14 @@ def test_a_process_that_is_killed_half_way_goes_on_where_it_was(played: Arena, s
     killed = subprocess.run(command, env=environ, capture_output=True, timeout=SAFETY_SECONDS, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert _asked(server, "stylist") >= 3
+    with closing(sqlite3.connect(played.root / "journal.db")) as journal:
+        (kept,) = journal.execute("SELECT count(*) FROM calls WHERE execution_id LIKE '%~%'").fetchone()
+    server.reset()
+    _script(server, played)
     ran = subprocess.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True)
     told = json.loads(ran.stdout)
     assert told["new_winner"] == "beta"
-    assert told["usage"]["requests"] + told["reused_calls"] == 4
+    assert (told["usage"]["requests"], told["reused_calls"]) == (4 - kept, kept)
+    assert _asked(server, "stylist") == 4 - kept
     again = json.loads(subprocess.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True).stdout)
     assert (again["usage"]["requests"], again["reused_calls"]) == (0, 4)

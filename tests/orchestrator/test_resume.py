@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,22 @@ async def test_a_file_that_a_setting_names_is_part_of_the_run(tmp_path: Path, sc
         await resumed(arena)
 
 
-async def test_an_execution_that_nobody_knows_is_not_resumed(tmp_path: Path, scripted: ModelServer) -> None:
+async def test_an_execution_that_nobody_knows_is_not_resumed_and_leaves_nothing(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url)
     with pytest.raises(NotResumableError, match="knows no execution 'resumed'"):
-        await resumed(Arena(tmp_path, scripted.base_url))
+        await resumed(arena)
+    assert not (tmp_path / "journal.db").exists()
+    assert not (tmp_path / "mixseek.db").exists()
+    await arena.play()
+    before = _everything(arena)
+    with pytest.raises(NotResumableError, match="knows no execution 'resumed'"):
+        await resumed(arena)
+    assert _everything(arena) == before
+
+
+def _everything(arena: Arena) -> list[str]:
+    """All that the journal holds, the places of those who play included."""
+    with closing(sqlite3.connect(arena.root / "journal.db")) as journal:
+        return list(journal.iterdump())

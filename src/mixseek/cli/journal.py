@@ -20,12 +20,15 @@ from mixseek.cli.output import (
     print_line,
     rounded,
     use_format,
+    warn,
 )
 from mixseek.cli.stored import IdArgument, Place, duration, open_place, tokens
 from mixseek.cli.tables import Column, print_table
+from mixseek.errors import ConfigurationError
 from mixseek.report.money import cost_words, usd
-from mixseek.report.reading import LAST
+from mixseek.report.reading import LAST, nothing_played
 from mixseek.report.tabular import csv_text
+from mixseek.storage.beginning import read_beginning
 from mixseek.storage.executions import StoredExecutions
 from mixseek.storage.journal import CallLine, Journal, JournalEvent, ModelCall
 from mixseek.storage.journal_checks import JournalCheck, check_journal
@@ -96,6 +99,8 @@ async def _tail(place: Place, execution_id: str | None, count: int, follow: bool
         # One more than is shown: without any there would be no position to go on from.
         newest = await journal.last_events(execution_id, count=max(count, 1))
         _print_events(place, newest[-count:] if count else [], output)
+        if not newest and not follow:
+            warn(f"mixseek: {nothing_played(place.workspace)}")
         while follow:
             # Asked before the last look, so that nothing which came meanwhile is missed.
             is_over = _is_over(place, execution_id, newest)
@@ -165,6 +170,15 @@ def _short(value: Any) -> str:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
+class Role(StrEnum):
+    """Who makes calls."""
+
+    LEADER = "leader"
+    MEMBER = "member"
+    EVALUATOR = "evaluator"
+    JUDGMENT = "judgment"
+
+
 class CallsFormat(StrEnum):
     """How calls are listed."""
 
@@ -212,9 +226,7 @@ def calls(
     execution: IdArgument = LAST,
     team: Annotated[str | None, typer.Option("--team", metavar="ID", help="Only calls of this team.")] = None,
     number: Annotated[int | None, typer.Option("--round", metavar="N", min=1, help="Only calls of this round.")] = None,
-    role: Annotated[
-        str | None, typer.Option("--role", help="Only calls of this role: leader, member, evaluator or judgment.")
-    ] = None,
+    role: Annotated[Role | None, typer.Option("--role", help="Only calls of this role.")] = None,
     bodies: Annotated[
         bool, typer.Option("--bodies", help="With what was asked and answered; for -f json and -f csv.")
     ] = False,
@@ -230,6 +242,8 @@ def calls(
       mixseek journal calls last -f json --bodies
     """
     use_format(Format.JSON if output is CallsFormat.JSON else Format.TEXT)
+    if bodies and output is CallsFormat.TEXT:
+        raise ConfigurationError("--bodies goes with -f json or -f csv: a table has no room for them")
     place = open_place(workspace)
     found = asyncio.run(_calls(place, place.find(execution), team, number, role, bodies=bodies))
     if output is CallsFormat.JSON:
@@ -244,12 +258,22 @@ def calls(
 
 
 async def _calls(
-    place: Place, execution_id: str, team: str | None, number: int | None, role: str | None, *, bodies: bool
+    place: Place, execution_id: str, team: str | None, number: int | None, role: Role | None, *, bodies: bool
 ) -> list[dict[str, Any]]:
     async with Journal(place.workspace.journal) as journal:
+        await _refuse_unknown(journal, execution_id, team)
         lines = await journal.call_lines(execution_id, team_id=team, round_number=number, role=role)
         whole = {call.call_id: call for call in await journal.calls(execution_id, team)} if bodies else {}
     return [{**_fields(line), **_bodies(whole.get(line.call_id))} for line in lines]
+
+
+async def _refuse_unknown(journal: Journal, execution_id: str, team: str | None) -> None:
+    """An empty table would say that nothing was asked, where nothing is known or a name is wrong."""
+    begun = await read_beginning(journal, execution_id)
+    if begun is None and not await journal.call_lines(execution_id):
+        raise ConfigurationError(f"the journal has nothing of execution {execution_id}: it was played without one")
+    if team is not None and begun is not None and team not in begun.team_names:
+        raise ConfigurationError(f"no team {team!r} played: --team takes one of {', '.join(sorted(begun.team_names))}")
 
 
 def _fields(line: CallLine) -> dict[str, Any]:
@@ -303,7 +327,11 @@ def _total_line(lines: Sequence[dict[str, Any]]) -> str:
     costs = [line["cost_usd"] for line in lines]
     cost = None if None in costs else sum(costs)
     spent = tokens(sum(line["input_tokens"] + line["output_tokens"] for line in lines))
-    return f"{len(lines)} call{'s' * (len(lines) != 1)}, {spent} tokens, {cost_words(cost)}"
+    return f"{_counted(len(lines), 'call')}, {spent} tokens, {cost_words(cost)}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 # --- verify -----------------------------------------------------------------------------------------------------------
@@ -340,9 +368,12 @@ async def _verified(place: Place) -> JournalCheck:
 
 
 def _check_lines(check: JournalCheck) -> list[str]:
-    looked = f"{check.executions} executions, {check.calls} calls, {check.events} events"
+    counts = ((check.executions, "execution"), (check.calls, "call"), (check.events, "event"))
+    looked = ", ".join(_counted(*each) for each in counts)
     if not check.faults:
-        return [f"the journal is whole: {looked}"]
+        return [
+            f"the journal is whole: {looked}" if check.events else "the journal is empty: nothing was kept in it yet"
+        ]
     more = len(check.faults) - _MOST_FAULTS
     rest = [f"and {more} more; -f json tells all"] if more > 0 else []
-    return [*check.faults[:_MOST_FAULTS], *rest, f"{len(check.faults)} faults in {looked}"]
+    return [*check.faults[:_MOST_FAULTS], *rest, f"{_counted(len(check.faults), 'fault')} in {looked}"]

@@ -14,7 +14,7 @@ from mixseek.cli.output import Format, FormatOption, WorkspaceOption, use_format
 from mixseek.cli.playing import Wanted, leave_with, play
 from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
 from mixseek.config.manager import ConfigurationManager, locate_workspace, redactor_of
-from mixseek.errors import NotResumableError
+from mixseek.errors import NotResumableError, Problem
 from mixseek.events import RunStarted
 from mixseek.redaction import Redactor
 from mixseek.workspace import Workspace
@@ -89,7 +89,7 @@ def resume_execution(
     start_logging(place, Redactor.from_environment(ConfigurationManager(place).environ), logs)
     execution_id, begun = asyncio.run(_meant(place, execution))
     manager = ConfigurationManager(place, overrides={"orchestrator": begun.overrides})
-    settings = manager.load_run_settings(place.resolve(_file(begun)), for_a_run=True)
+    settings = manager.load_run_settings(_file(begun, place), for_a_run=True)
     redactor = redactor_of(manager.environ, settings.providers)
     page = report_file(place, given.report, given.report_to)
     wanted = Wanted(given.output_format, answer_file(given.output), page, given.workspace)
@@ -115,10 +115,15 @@ async def _meant(place: Workspace, execution: str | None) -> tuple[str, RunStart
     return execution_id, begun
 
 
-def _file(begun: RunStarted) -> str:
+def _file(begun: RunStarted, place: Workspace) -> Path:
     if begun.config_file is None:
         raise NotResumableError(
             f"execution {begun.execution_id} was begun from Python, with settings of no file: "
             "go on with it there, by Orchestrator(settings).resume(execution_id)"
         )
-    return begun.config_file
+    file = place.resolve(begun.config_file)
+    if not file.exists():
+        raise NotResumableError(
+            Problem(f"does not exist, and execution {begun.execution_id} was begun with it: put it back", str(file))
+        )
+    return file

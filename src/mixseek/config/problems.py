@@ -25,6 +25,7 @@ from mixseek.errors import Problem
 __all__ = ["faults_of", "no_such_file", "problem_at", "problems_of"]
 
 _LONGEST_VALUE = 60
+_ALMOST_THE_SAME = 0.9
 _TABLE_LESS = {EvaluatorSettings: "evaluator", JudgmentSettings: "judgment"}
 
 
@@ -93,14 +94,19 @@ def _purpose(field: FieldInfo | None) -> str:
 
 
 def _unknown_key(model: type[BaseModel], path: KeyPath) -> str:
-    key = str(path[-1])
-    if is_secret_name(key):
-        return _secret_key(model_at(model, path[:-1]))
+    key, owner = str(path[-1]), model_at(model, path[:-1])
+    known = _known_keys(owner)
+    # One letter off a key that exists is a slip, whatever it sounds like: max_token for max_tokens.
+    if is_secret_name(key) and not get_close_matches(key, known, n=1, cutoff=_ALMOST_THE_SAME):
+        return _secret_key(owner)
     if path == (_TABLE_LESS.get(model),):
         return "unknown key: the settings of this kind of file stand at the top level, without a table"
-    outside = next((kind.outside for kind in KINDS.values() if kind.model is model), frozenset())
-    beside = outside if len(path) == 1 else frozenset()
-    return _nearest(key, [name for name in _known_keys(model_at(model, path[:-1])) if name not in beside])
+    kind = next((kind for kind in KINDS.values() if kind.model is model), None)
+    inside = next((name for name in known if key in _known_keys(model_at(model, [*path[:-1], name]))), None)
+    if inside is not None and kind is not None:
+        return f"unknown key here: it belongs into [{show_path(kind.key((*path[:-1], inside)))}]"
+    beside = kind.outside if kind is not None and len(path) == 1 else frozenset()
+    return _nearest(key, [name for name in known if name not in beside])
 
 
 def _nearest(key: str, known: list[str]) -> str:

@@ -21,7 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.config.schema import EvaluatorSettings, PromptBuilderSettings
-from mixseek.errors import ConfigurationError, EvaluationError, StorageError
+from mixseek.errors import ConfigurationError, EvaluationError, PlaceLostError, PlaceTakenError, StorageError
 from mixseek.evaluator import Evaluator
 from mixseek.events import Listener
 from mixseek.hindsight.borrowing import BorrowingJournal
@@ -42,6 +42,7 @@ from mixseek.records import (
     order_standings,
     utc_now,
 )
+from mixseek.report.players import refuse_while_played
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
 from mixseek.round_controller.run import Run, open_run
@@ -227,8 +228,7 @@ async def _asked(
     if not isinstance(evaluator, EvaluatorSettings):
         manager = ConfigurationManager(around.workspace)
         evaluator = await asyncio.to_thread(manager.get_evaluator_settings, Path(evaluator), for_a_run=True)
-    if record.is_running:
-        raise ConfigurationError(f"execution {execution_id!r} is being played: wait until it is over")
+    await refuse_while_played(around.workspace, execution_id, judges_may=True)
     if not _submissions(record):
         raise ConfigurationError(f"execution {execution_id!r} has no submission that could be judged")
     return _Asked(record, evaluator, around, reference or record.reference)
@@ -284,7 +284,7 @@ async def _judging(
     answers = BorrowingJournal(
         around.workspace.journal, asked.record.execution_id, tries, redactor=redactor, closed=closed
     )
-    async with answers:
+    async with answers, _undisturbed(asked, answers, closed=closed):
         run.meter.journal, run.meter.reuse_answers = answers, True
         beside = attached_text(await _attachments(asked), TEXTS[around.prompts.language])
         evaluator = Evaluator(
@@ -297,6 +297,26 @@ async def _judging(
             if not closed:
                 await run.hub.prepare()
             yield _Judging(asked, run, answers, evaluator, closed)
+
+
+@asynccontextmanager
+async def _undisturbed(asked: _Asked, answers: BorrowingJournal, *, closed: bool) -> AsyncGenerator[None]:
+    """As the only process that asks these judges: two would pay for the same. Who only looks takes no place."""
+    if closed:
+        yield
+        return
+    try:
+        await answers.take_place(asked.journal_id, asked.around.workspace.database)
+    except PlaceTakenError as error:
+        raise PlaceTakenError(
+            f"execution {asked.record.execution_id!r} is being judged by the same judges, by {error.holder}: "
+            "wait until it is over, and the answers cost nothing; or end that process first",
+            holder=error.holder,
+        ) from error
+    try:
+        yield
+    finally:
+        await answers.leave_place()
 
 
 def _tries(record: ExecutionRecord) -> int:
@@ -377,7 +397,7 @@ async def _judged(judging: _Judging, team: TeamRecord, one: RoundRecord, submiss
 def _cell(metric: tuple[str, float], result: MetricScore | EvaluationError) -> Cell:
     name, weight = metric
     if isinstance(result, EvaluationError):
-        if isinstance(result.__cause__, StorageError):
+        if isinstance(result.__cause__, StorageError | PlaceLostError):
             raise result.__cause__  # what is asked now would be paid for and lost
         return Cell(metric_name=name, weight=weight, error=str(result))
     if not isfinite(result.score):

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 from mixseek import errors, plugins
 from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
 from mixseek.config.schema import ProvidersSettings
-from mixseek.errors import BudgetExhaustedError, ConfigurationError, ModelError, RunError
+from mixseek.errors import BudgetExhaustedError, ConfigurationError, ModelError, Problem, RunError
 from mixseek.events import Event, EventBus, RoundFailed, RoundFinished, RunStarted
 from mixseek.llm import ModelHub, Scope
 from mixseek.llm.patience import let_time_run_out
@@ -120,10 +120,16 @@ def _settings(manager: ConfigurationManager, begun: RunStarted, config: Path | s
         raise ConfigurationError("the execution was played from Python, and names no file: give one with --config")
     overrides = {"orchestrator": begun.overrides} if begun.overrides else None
     configured = ConfigurationManager(manager.workspace, overrides=overrides).load_run_settings(file)
-    missing = sorted(set(begun.team_names) ^ {team.team_id for team in configured.teams})
-    if missing:
-        raise ConfigurationError(f"{str(file)!r} does not have the teams of the execution: {', '.join(missing)}")
+    played, there = set(begun.team_names), {team.team_id for team in configured.teams}
+    if played != there:
+        raise ConfigurationError(Problem(_other_teams(played - there, there - played), str(file)))
     return configured
+
+
+def _other_teams(gone: set[str], new: set[str]) -> str:
+    faults = [f"{', '.join(sorted(gone))} played and is not in it"] if gone else []
+    faults += [f"{', '.join(sorted(new))} is in it and did not play"] if new else []
+    return f"has other teams than the execution: {'; '.join(faults)}"
 
 
 def _hub(manager: ConfigurationManager, configured: RunSettings) -> ModelHub:
@@ -160,7 +166,8 @@ class _Recorded:
 async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
     if await journal.pruned_at(execution_id) is not None:
         raise ConfigurationError(
-            f"execution {execution_id!r} was pruned: what its models answered is not kept any more"
+            f"execution {execution_id!r} was pruned: what its models answered is not kept any more; "
+            "mixseek show still shows its results"
         )
     kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundFinished", "RoundFailed", "RoundJudged", "TeamFailed")
     events = await journal.events(execution_id, kinds=kinds)

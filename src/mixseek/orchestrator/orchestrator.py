@@ -69,6 +69,8 @@ from mixseek.round_controller.priced import unpriced_models
 from mixseek.round_controller.restored import RestoredRun, RestoredTeam, restore_run
 from mixseek.round_controller.run import Run, open_run
 from mixseek.storage.attachments import read_kept_attachments
+from mixseek.storage.beginning import read_beginning
+from mixseek.storage.journal import Journal
 from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -189,6 +191,7 @@ class Orchestrator:
         """:meth:`_begin` for an execution that the journal knows."""
         if not (self._save_db and self._journal):
             raise ConfigurationError("an execution is resumed from the journal: it cannot be left out")
+        await _refuse_unknown(self._workspace, execution_id)
         configured = await self._complete(None)
         # All that is on the board is in memory before the first team is asked anything.
         run = await self._open(execution_id, configured, around, is_new=True)
@@ -303,11 +306,22 @@ async def play_again(run: Run, begun: RunStarted, configured: RunSettings) -> Ex
     return await _Execution(task, configured, run, configured.workspace, None, statuses, wanted).play()
 
 
+async def _refuse_unknown(workspace: Workspace, execution_id: str) -> None:
+    """Whoever takes the place of an execution writes that down; of one that never was, nothing is to be left."""
+    async with Journal(workspace.journal) as journal:
+        if await read_beginning(journal, execution_id) is None:
+            raise _unknown(execution_id)
+
+
+def _unknown(execution_id: str) -> NotResumableError:
+    return NotResumableError(f"the journal knows no execution {execution_id!r}: mixseek history lists what there is")
+
+
 async def _restored(run: Run, execution_id: str) -> RestoredRun:
     assert run.journal is not None  # noqa: S101  # whoever resumes has one
     restored = await restore_run(run.journal, execution_id)
     if restored is None:
-        raise NotResumableError(f"the journal knows no execution {execution_id!r}: mixseek history lists what there is")
+        raise _unknown(execution_id)
     if restored.is_whole:
         raise NotResumableError(f"execution {execution_id} is whole, there is nothing to resume: mixseek show shows it")
     if (pruned_at := await run.journal.pruned_at(execution_id)) is not None:

@@ -1,10 +1,9 @@
 """Taking an execution away from both stores."""
 
-from mixseek.errors import ConfigurationError
 from mixseek.records import Record
+from mixseek.report.players import refuse_while_played
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.journal import Journal
-from mixseek.storage.playing import is_playing
 from mixseek.workspace import Workspace
 
 __all__ = ["Deleted", "delete_execution"]
@@ -26,10 +25,7 @@ async def delete_execution(workspace: Workspace, execution_id: str) -> Deleted:
 
     Interrupted on the way, it can be done again: as long as either store has anything of it, it is found.
     """
-    if is_playing(workspace.database, execution_id):
-        raise ConfigurationError(
-            f"execution {execution_id!r} is being played: end that run first, or wait until it is over"
-        )
+    await refuse_while_played(workspace, execution_id)
     rows: dict[str, int] = {}
     attachments: tuple[str, ...] = ()
     if workspace.database.exists():

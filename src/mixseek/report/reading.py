@@ -30,7 +30,15 @@ from mixseek.storage.playing import is_playing
 from mixseek.storage.rows import member_submission
 from mixseek.workspace import Workspace
 
-__all__ = ["LAST", "best_results", "find_execution", "find_unfinished", "list_executions", "load_execution"]
+__all__ = [
+    "LAST",
+    "best_results",
+    "find_execution",
+    "find_unfinished",
+    "list_executions",
+    "load_execution",
+    "nothing_played",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +57,12 @@ async def list_executions(workspace: Workspace) -> list[ExecutionLine]:
     """Every execution of the workspace, the newest first."""
     stored = {one.execution_id: one for one in await StoredExecutions(workspace.database).all()}
     async with Journal(workspace.journal) as journal:
-        started = {run.execution_id: run for run in await _if_readable(journal.started_runs(), [])}
+        runs = await _if_readable(journal.started_runs(), None)
+        started = {run.execution_id: run for run in runs or ()}
+        # A journal that cannot be read is told of once, not once for each execution.
+        readable = None if runs is None else journal
         ids = {**stored, **started}
-        lines = [await _line(workspace, journal, each, stored.get(each), started.get(each)) for each in ids]
+        lines = [await _line(workspace, readable, each, stored.get(each), started.get(each)) for each in ids]
     return _newest_first(lines, started)
 
 
@@ -59,10 +70,7 @@ async def find_execution(workspace: Workspace, wanted: str) -> str:
     """The id of the execution that is meant by its whole id, by the beginning of it, or by ``last``."""
     ids = [line.execution_id for line in await list_executions(workspace)]
     if not ids:
-        raise ConfigurationError(
-            f"nothing was played in {str(workspace.root)!r} yet: mixseek exec plays a competition, "
-            "--workspace DIR names another workspace"
-        )
+        raise ConfigurationError(nothing_played(workspace))
     if wanted in ids:
         return wanted
     meant = ids[:1] if wanted == LAST else [each for each in ids if wanted and each.startswith(wanted)]
@@ -74,12 +82,26 @@ async def find_execution(workspace: Workspace, wanted: str) -> str:
 async def find_unfinished(workspace: Workspace) -> str:
     """The id of the newest execution that did not come to its end and that nobody plays."""
     lines = await list_executions(workspace)
+    if not lines:
+        raise NotResumableError(nothing_played(workspace))
     for line in lines:
         if line.status in ("interrupted", "unfinished") and not line.is_running:
             return line.execution_id
     failed = [line.execution_id for line in lines if line.status in ("partial_failure", "failed")]
-    more = f"; teams of {failed[0]} failed, mixseek resume {failed[0]} lets them go on" if failed else ""
+    more = (
+        f"; teams of {failed[0]} failed, mixseek resume {failed[0]} lets them go on"
+        if failed
+        else ": mixseek history lists them"
+    )
     raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")
+
+
+def nothing_played(workspace: Workspace) -> str:
+    """What to say where there is no execution at all."""
+    return (
+        f"nothing was played in {str(workspace.root)!r} yet: mixseek exec plays a competition, "
+        "--workspace DIR names another workspace"
+    )
 
 
 async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRecord:
@@ -123,12 +145,16 @@ async def _if_readable(reading: Awaitable[T], otherwise: T) -> T:
 
 
 async def _line(
-    workspace: Workspace, journal: Journal, execution_id: str, stored: StoredExecution | None, run: StartedRun | None
+    workspace: Workspace,
+    journal: Journal | None,
+    execution_id: str,
+    stored: StoredExecution | None,
+    run: StartedRun | None,
 ) -> ExecutionLine:
     known = stored or StoredExecution(execution_id=execution_id)
     status: Status | None = known.status
     seconds = known.seconds
-    if status is None:
+    if status is None and journal is not None:
         # The last write may have failed, and an interrupted run has none; the journal then still has the end.
         kept = await _if_readable(_read_journal(journal, execution_id, members=False), _Kept())
         status, seconds = kept.status, kept.seconds

@@ -38,6 +38,7 @@ from mixseek.storage.journal_file import (
     read_error,
 )
 from mixseek.storage.journal_records import (
+    DERIVED,
     Attempt,
     CallFailure,
     CallLine,
@@ -56,7 +57,7 @@ from mixseek.storage.journal_records import (
     tool_key,
 )
 from mixseek.storage.journal_writer import Column, Row, lease_writer
-from mixseek.storage.places import HeldPlace, take
+from mixseek.storage.places import HeldPlace, Place, is_held, place_in, take
 
 __all__ = [
     "JOURNAL_NAME",
@@ -178,6 +179,13 @@ class Journal:
             await self._writer.leave(place)
         finally:
             place.end()
+
+    async def players(self, execution_id: str, database: Path) -> list[Place]:
+        """Processes that play an execution, or work on what belongs to it, as far as they are known to live."""
+        named = self._redactor.text(execution_id)
+        derived = f"{named}{DERIVED}"
+        taken = await self._many(place_in, _PLACES, named, derived, f"{derived}\U0010ffff")
+        return await asyncio.to_thread(lambda: [place for place in taken if is_held(place, database)])
 
     # --- finding what is already there ---
 
@@ -761,6 +769,7 @@ _STARTED_RUNS = """
         (SELECT count(*) FROM json_each(unpacked(payload), '$.team_names')) AS total_teams
     FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
     WHERE kind = 'RunStarted'"""
+_PLACES = "SELECT * FROM places WHERE execution_id = ? OR (execution_id >= ? AND execution_id < ?)"
 _CALL_LINES = """
     SELECT call_id, execution_id, team_id, round_number, role, agent_name, model, failure, usage, cost_usd, attempts,
         started_at, ended_at

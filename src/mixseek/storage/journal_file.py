@@ -166,8 +166,8 @@ def delete_rows(path: Path, execution_id: str, wait_seconds: float) -> int:
         try:
             # What is deleted is not wanted any more: it must not stay readable in pages that are free.
             connection.execute("PRAGMA secure_delete=ON")
-            deleted = _delete(connection, execution_id)
-            give_back_room(connection)
+            deleted = _delete(connection, path, execution_id, wait_seconds)
+            give_back_room(connection, path, wait_seconds)
             return deleted
         finally:
             connection.close()
@@ -175,9 +175,9 @@ def delete_rows(path: Path, execution_id: str, wait_seconds: float) -> int:
         raise write_error(path, error) from error
 
 
-def _delete(connection: sqlite3.Connection, execution_id: str) -> int:
+def _delete(connection: sqlite3.Connection, path: Path, execution_id: str, wait_seconds: float) -> int:
     deleted, derived = 0, f"{execution_id}{DERIVED}"
-    connection.execute("BEGIN IMMEDIATE")
+    begin(connection, path, wait_seconds)
     try:
         for table in _tables_of_executions(connection):
             deleted += connection.execute(
@@ -208,7 +208,7 @@ def _begin(connection: sqlite3.Connection, wait_seconds: float) -> None:
     connection.execute("BEGIN IMMEDIATE")
 
 
-def give_back_room(connection: sqlite3.Connection) -> None:
+def give_back_room(connection: sqlite3.Connection, path: Path, wait_seconds: float) -> None:
     """Make the file as small as what it holds, in short steps between which others write."""
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     if mode != _INCREMENTAL:
@@ -217,11 +217,16 @@ def give_back_room(connection: sqlite3.Connection) -> None:
         connection.execute("VACUUM")
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     for _ in range(0, free, _PAGES_AT_ONCE):
+        begin(connection, path, wait_seconds)
         connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+        connection.execute("COMMIT")
+    # Whoever reads or writes just now is not waited for: the next to write makes the log short.
+    connection.execute(f"PRAGMA busy_timeout={_TIDYING_MILLISECONDS}")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 _INCREMENTAL = 2
+_TIDYING_MILLISECONDS = 1000
 _PAGES_AT_ONCE = 1000
 
 

@@ -42,7 +42,9 @@ __all__ = [
     "check",
     "check_results",
     "claim",
+    "is_held",
     "leave",
+    "place_in",
     "take",
 ]
 
@@ -169,7 +171,8 @@ async def _take(table: "_Table", place: Place, frozen_seconds: float) -> Place:
         elif found.beat != seen.beat or found.place.epoch != seen.place.epoch:
             raise PlaceTakenError(
                 f"execution {place.execution_id!r} is being played by {found.place}: "
-                "wait until it is over, or end that process first"
+                "wait until it is over, or end that process first",
+                holder=str(found.place),
             )
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
@@ -233,6 +236,16 @@ class _Table:
         # Of other machines, and where locks are forgotten with any file that is closed, only the beat can be known.
         is_known = sys.platform == "linux" and place.host == socket.gethostname()
         return is_known and not is_playing(self.database, place.holder)
+
+
+def place_in(row: sqlite3.Row) -> Place:
+    """The place that a row of the journal tells of."""
+    return Place(*(row[name] for name in _COLUMNS))
+
+
+def is_held(place: Place, database: Path) -> bool:
+    """Whether the process that took a place is known to live and has not left it."""
+    return not place.is_left and is_playing(database, place.holder)
 
 
 # --- in the journal ---------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def drop_bodies(journal: Path, executions: Sequence[str]) -> int:
         with closing(open_for_writing(journal, _WAIT_SECONDS)) as connection:
             for execution_id in executions:
                 _drop(connection, journal, execution_id)
-            give_back_room(connection)
+            give_back_room(connection, journal, _WAIT_SECONDS)
     except sqlite3.Error as error:
         raise write_error(journal, error) from error
     return before - _size(journal)
