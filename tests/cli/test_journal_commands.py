@@ -129,7 +129,7 @@ def test_calls_as_csv_hold_no_formula(run: Run) -> None:
 
 def test_a_whole_journal_is_told_to_be_whole(run: Run) -> None:
     code, out, _ = run("journal", "verify")
-    assert (code, "the journal is whole: 1 executions" in out) == (0, True), out
+    assert (code, "the journal is whole: 1 execution, " in out) == (0, True), out
 
 
 @pytest.mark.parametrize(

@@ -436,7 +436,7 @@ def test_a_running_execution_is_read_and_not_deleted(playing: tuple[Path, subpro
         seen = [one["execution_id"] for one in json.loads(run("history", "-w", str(root), "-f", "json")[1])]
     states = set[tuple[str, bool]]()
     code, _, err = run("delete", "last", "--yes", "-w", str(root))
-    assert (code, "is being played: end that run first" in err) == (2, True)
+    assert (code, f"is being played by process {child.pid} (mixseek exec)" in err) == (2, True), err
     while child.poll() is None:
         assert time.monotonic() < ends
         code, out, err = run("show", "-w", str(root), "-f", "json")
