@@ -5,8 +5,10 @@ that they hold one, and what :func:`register_secret` was told; such a value is a
 base64, or cut off by a preview. By shape: provider keys, bearer tokens, passwords in URLs, private keys and JWTs look
 like nothing else. Shapes ask for more than a prefix, so that ``sk-learn`` and ``risk-averse`` stay what they are.
 
-Searching one literal at a time is the fast way: over 1 MB of text, 80 literals cost 20 ms with ``in`` and 140 ms as
-one regular expression, and the interpreter can switch threads in between. Redacting twice is redacting once.
+Most texts hold none, so what counts is how soon that is known: all literals are searched at once, by the regular
+expressions of pydantic's core, which look for many words at the speed of memory. A request of 13,000 letters takes
+them 11 µs; one ``in`` after the other takes 205 µs, and Python's own regular expressions take more. Redacting twice is
+redacting once.
 """
 
 import base64
@@ -15,12 +17,14 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 from pydantic import JsonValue
+from pydantic_core import SchemaValidator, core_schema
 
 __all__ = ["MARK", "MIN_SECRET_LENGTH", "RedactedJson", "RedactingFilter", "Redactor", "register_secret"]
 
@@ -170,14 +174,52 @@ def _shared_length(one: str, other: str) -> int:
     return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
+class _Words:
+    """Tells whether any of many words stands in a text, by one look at it."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        # What UTF-8 cannot hold stands in no text that it can.
+        encoded = {word: data for word in words if (data := _utf8(word)) is not None}
+        # Nothing is faster than to look for one letter, and among words it would slow down the search for all of them.
+        self._letters = tuple(data for word, data in encoded.items() if len(word) == 1)
+        self._longer = tuple(word for word in encoded if len(word) > 1)
+
+    def are_in(self, data: bytes) -> bool:
+        """Whether one of them is in a text, given as UTF-8."""
+        if self._longer and self._matches(data):
+            return True
+        return any(letter in data for letter in self._letters)
+
+    @cached_property
+    def _matches(self) -> Callable[[bytes], bool]:
+        # Made when first needed: it takes a few milliseconds.
+        pattern = "|".join(_as_pattern(word) for word in self._longer)
+        return SchemaValidator(core_schema.str_schema(pattern=pattern)).isinstance_python
+
+
+def _utf8(text: str) -> bytes | None:
+    """None where a lone surrogate stands in it."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def _as_pattern(word: str) -> str:
+    return "".join(letter if letter.isascii() and letter.isalnum() else f"\\x{{{ord(letter):x}}}" for letter in word)
+
+
+_SHAPE_HINTS = _Words(hint for shape in _SHAPES for hint in shape.hints)
+
+
 @dataclass(frozen=True)
 class _Needles:
     """Every spelling of every secret known at one moment, and what to look for in a text before looking closer."""
 
     registered: tuple[str, ...]
     needles: tuple[_Needle, ...]
-    hints: tuple[str, ...]
-    json_hints: tuple[str, ...]
+    hints: _Words
+    """What one of them begins with, as it is and inside JSON."""
 
     @classmethod
     def of(cls, own: Iterable[str], registered: tuple[str, ...]) -> "_Needles":
@@ -188,16 +230,22 @@ class _Needles:
             if len(spelling) >= MIN_SECRET_LENGTH and spelling not in MARK
         }
         needles = tuple(_Needle(spelling, spelling[:_HEAD_LENGTH]) for spelling in sorted(spellings))
-        shaped = tuple(hint for shape in _SHAPES for hint in shape.hints)
         heads = {needle.head for needle in needles}
         json_heads = {json.dumps(head, ensure_ascii=False)[1:-1] for head in heads}
-        return cls(registered, needles, (*sorted(heads), *shaped), (*sorted(json_heads), *shaped))
+        return cls(registered, needles, _Words(heads | json_heads))
 
 
-class RedactedJson(str):
-    """JSON text a redactor made, so that nobody has to look through it again."""
+class RedactedJson(bytes):
+    """JSON in UTF-8 that a redactor made, so that nobody has to look through it again."""
 
     __slots__ = ()
+    has_surrogates = False
+    """Whether lone surrogates stand in it as they are, which UTF-8 does not allow."""
+
+
+class _JsonWithSurrogates(RedactedJson):
+    __slots__ = ()
+    has_surrogates = True
 
 
 class Redactor:
@@ -221,7 +269,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """``text`` with a mark in place of every secret."""
-        if not _holds_any(self._needles.hints, text):
+        if not self.may_change(text):
             return text
         known = (span for needle in self._needles.needles for span in needle.spans(text))
         shaped = (span for shape in _SHAPES for span in shape.spans(text))
@@ -240,13 +288,28 @@ class Redactor:
             return self._entries(value)
         return value
 
-    def json_text(self, value: JsonValue, *, sort_keys: bool = False) -> "RedactedJson":
+    def json(self, value: JsonValue, *, sort_keys: bool = False) -> RedactedJson:
         """``value`` as JSON without its secrets; ``ValueError`` if it is no JSON, NaN and infinity included."""
         text = _json_text(value, sort_keys)
+        data = _utf8(text)
         # Whatever is in a string of the value is in its JSON too, escaped; without a hint there is nothing to walk for.
-        if _holds_any(self._needles.json_hints, text):
-            text = _json_text(self.value(value), sort_keys)
-        return RedactedJson(text)
+        if data is not None and not self._may_change(data):
+            return RedactedJson(data)
+        text = _json_text(self.value(value), sort_keys)
+        data = _utf8(text)
+        return _JsonWithSurrogates(text.encode("utf-8", "surrogatepass")) if data is None else RedactedJson(data)
+
+    def json_text(self, value: JsonValue) -> str:
+        """:meth:`json` as text."""
+        return self.json(value).decode("utf-8", "surrogatepass")
+
+    def may_change(self, text: str) -> bool:
+        """Whether redacting might change ``text``, or a JSON value of which it is the JSON: a quick look, no more."""
+        data = _utf8(text)
+        return data is None or self._may_change(data)
+
+    def _may_change(self, data: bytes) -> bool:
+        return _SHAPE_HINTS.are_in(data) or self._needles.hints.are_in(data)
 
     def _entries(self, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         entries: dict[str, JsonValue] = {}
@@ -263,14 +326,6 @@ class Redactor:
         if self._known.registered is not _registered:
             self._known = _Needles.of(self._own, _registered)
         return self._known
-
-
-def _holds_any(hints: Iterable[str], text: str) -> bool:
-    # Asked of every text that is kept: a generator would cost three times as much.
-    for hint in hints:  # noqa: SIM110
-        if hint in text:
-            return True
-    return False
 
 
 def _json_text(value: JsonValue, sort_keys: bool) -> str:

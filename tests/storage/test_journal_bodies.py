@@ -101,7 +101,7 @@ async def test_bodies_that_were_kept_as_text_before_are_read_beside_new_ones(tmp
 
 @pytest.mark.parametrize("text", ["", "x", "x" * 100_000, "字" * 5000])
 def test_packing_loses_nothing(text: str) -> None:
-    assert unpacked(packed(text)) == text
+    assert unpacked(packed(text.encode())) == text
 
 
 async def test_deleting_an_execution_empties_every_table_that_knows_executions(tmp_path: Path) -> None:

@@ -14,17 +14,16 @@ __all__ = ["UNPACK", "packed", "register", "unpacked", "value_of"]
 UNPACK = "unpacked"
 """The SQL function that gives the text of a body; :func:`register` makes it known to a connection."""
 
-_WORTHWHILE_CHARACTERS = 2048
+_WORTHWHILE_BYTES = 4096
 _LEVEL = 1
 
 
-def packed(text: str) -> str | bytes:
-    """The body as it is stored."""
-    if len(text) < _WORTHWHILE_CHARACTERS:
-        return text
-    data = text.encode()
-    shorter = zlib.compress(data, _LEVEL)
-    return shorter if len(shorter) < len(data) else text
+def packed(body: bytes) -> str | bytes:
+    """A body, given as UTF-8, as it is stored."""
+    if len(body) < _WORTHWHILE_BYTES:
+        return body.decode()
+    shorter = zlib.compress(body, _LEVEL)
+    return shorter if len(shorter) < len(body) else body.decode()
 
 
 def unpacked(stored: str | bytes | None) -> str | None:

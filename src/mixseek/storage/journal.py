@@ -11,6 +11,7 @@ the redactor on its way in.
 """
 
 import asyncio
+import json
 import re
 import sqlite3
 import threading
@@ -23,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue, RootModel
 
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
 from mixseek.records import ModelUsage, Usage
@@ -508,11 +509,9 @@ class _RowMaker:
 
     def started_call(self, call: StartedCall) -> Row:
         columns: dict[str, Column] = {
-            "call_id": self._text("call_id", call.call_id),
-            **self._scope(call.scope),
-            "key": self._text("key", call.key),
+            **self._names(call_id=call.call_id, **_scope_names(call.scope), key=call.key, model=call.model),
+            "round_number": call.scope.round_number,
             "occurrence": call.occurrence,
-            "model": self._text("model", call.model),
             "started_at": _moment(call.started_at),
             "reserved_tokens": call.reserved_tokens,
             "reserved_usd": call.reserved_usd,
@@ -520,22 +519,17 @@ class _RowMaker:
         return Row("started_calls", columns)
 
     def call(self, call: ModelCall) -> Row:
-        failure = None if call.failure is None else call.failure.model_dump(mode="json")
         columns: dict[str, Column] = {
-            "call_id": self._text("call_id", call.call_id),
-            **self._scope(call.scope),
-            "key": self._text("key", call.key),
+            **self._names(call_id=call.call_id, **_scope_names(call.scope), key=call.key, model=call.model),
+            "round_number": call.scope.round_number,
             "occurrence": call.occurrence,
-            "model": self._text("model", call.model),
-            "request": self._json("request", call.request),
-            "answer": self._json_or_null("answer", call.answer),
-            "failure": self._json_or_null("failure", failure),
+            "request": self._body("request", call.request),
+            "answer": self._body_or_null("answer", call.answer),
+            "failure": None if call.failure is None else packed(self._record("failure", call.failure)),
             # Added up by SQL, so it stays text.
-            "usage": self._json_text("usage", call.usage.model_dump(mode="json")),
+            "usage": self._record("usage", call.usage).decode(),
             "cost_usd": call.cost_usd,
-            "attempts": self._json(
-                "attempts", [attempt.model_dump(mode="json", exclude_none=True) for attempt in call.attempts]
-            ),
+            "attempts": packed(self._record("attempts", _Attempts(call.attempts))),
             "started_at": _moment(call.started_at),
             "ended_at": _moment(call.ended_at),
         }
@@ -543,12 +537,11 @@ class _RowMaker:
 
     def tool_result(self, result: ToolResult) -> Row:
         columns: dict[str, Column] = {
-            **self._scope(result.scope),
-            "tool": self._text("tool", result.tool),
-            "key": self._text("key", result.key),
+            **self._names(**_scope_names(result.scope), tool=result.tool, key=result.key),
+            "round_number": result.scope.round_number,
             "occurrence": result.occurrence,
-            "arguments": self._json("arguments", result.arguments),
-            "result": self._json("result", result.result),
+            "arguments": self._body("arguments", result.arguments),
+            "result": self._body("result", result.result),
             "started_at": _moment(result.started_at),
             "ended_at": _moment(result.ended_at),
         }
@@ -556,62 +549,72 @@ class _RowMaker:
 
     def prompt(self, prompt: RoundPrompt) -> Row:
         columns: dict[str, Column] = {
-            "execution_id": self._text("execution_id", prompt.execution_id),
-            "team_id": self._text("team_id", prompt.team_id),
+            **self._names(
+                execution_id=prompt.execution_id, team_id=prompt.team_id, role=prompt.role, clock=prompt.clock
+            ),
             "round_number": prompt.round_number,
-            "role": self._text("role", prompt.role),
-            "text": self._json("text", prompt.text),
-            "clock": self._text("clock", prompt.clock),
-            "ranking": self._json_or_null("ranking", prompt.ranking),
-            "nonce": None if prompt.nonce is None else self._text("nonce", prompt.nonce),
+            "text": self._body("text", prompt.text),
+            "ranking": self._body_or_null("ranking", prompt.ranking),
+            "nonce": None if prompt.nonce is None else self._name("nonce", prompt.nonce),
             "made_at": _moment(prompt.made_at),
         }
         return Row("prompts", columns)
 
     def event(self, event: JournalEvent) -> Row:
         columns: dict[str, Column] = {
-            "execution_id": self._text("execution_id", event.execution_id),
-            "team_id": None if event.team_id is None else self._text("team_id", event.team_id),
+            **self._names(execution_id=event.execution_id, kind=event.kind),
+            "team_id": None if event.team_id is None else self._name("team_id", event.team_id),
             "sequence": event.sequence,
-            "kind": self._text("kind", event.kind),
             "at": _moment(event.at),
-            "payload": self._json("payload", event.payload),
+            "payload": self._body("payload", event.payload),
         }
         return Row("events", columns)
 
-    def _scope(self, scope: CallScope) -> dict[str, Column]:
-        return {
-            "execution_id": self._text("execution_id", scope.execution_id),
-            "team_id": self._text("team_id", scope.team_id),
-            "round_number": scope.round_number,
-            "role": self._text("role", scope.role),
-            "agent_name": self._text("agent_name", scope.agent_name),
-        }
+    def _names(self, **names: str) -> dict[str, str]:
+        """Columns of plain text, which SQLite keeps as UTF-8; one look at all of them is mostly enough."""
+        if not self._redactor.may_change("\n".join(names.values())):
+            return names
+        return {column: self._name(column, text) for column, text in names.items()}
 
-    def _text(self, name: str, text: str) -> str:
-        """A column of plain text, which SQLite keeps as UTF-8."""
+    def _name(self, column: str, text: str) -> str:
         redacted = self._redactor.text(text)
         if not _is_unicode(redacted):
-            raise UnstorableValueError(f"{name} holds half a surrogate pair, which the journal cannot keep as a name")
+            raise UnstorableValueError(f"{column} holds half a surrogate pair, which the journal cannot keep as a name")
         return redacted
 
-    def _json_or_null(self, name: str, value: JsonValue) -> str | bytes | None:
-        return None if value is None else self._json(name, value)
+    def _body_or_null(self, name: str, value: JsonValue) -> str | bytes | None:
+        return None if value is None else self._body(name, value)
 
-    def _json(self, name: str, value: JsonValue) -> str | bytes:
-        return packed(self._json_text(name, value))
+    def _body(self, name: str, value: JsonValue | RedactedJson) -> str | bytes:
+        return packed(self._json(name, value))
 
-    def _json_text(self, name: str, value: JsonValue) -> str:
+    def _record(self, name: str, record: BaseModel) -> bytes:
+        """A record of ours, by its quickest way to JSON."""
+        text = record.model_dump_json(exclude_none=True)
+        return self._json(name, json.loads(text)) if self._redactor.may_change(text) else text.encode()
+
+    def _json(self, name: str, value: JsonValue | RedactedJson) -> bytes:
         try:
-            text = value if isinstance(value, RedactedJson) else self._redactor.json_text(value)
+            kept = value if isinstance(value, RedactedJson) else self._redactor.json(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise UnstorableValueError(f"{name} is no JSON value the journal can keep: {error}") from error
-        return text if _is_unicode(text) else _with_escaped_surrogates(name, text)
+        return _with_escaped_surrogates(name, kept) if kept.has_surrogates else kept
+
+
+class _Attempts(RootModel[tuple[Attempt, ...]]):
+    """The attempts of one call as one JSON array."""
+
+
+def _scope_names(scope: CallScope) -> dict[str, str]:
+    return {
+        "execution_id": scope.execution_id,
+        "team_id": scope.team_id,
+        "role": scope.role,
+        "agent_name": scope.agent_name,
+    }
 
 
 def _is_unicode(text: str) -> bool:
-    if text.isascii():
-        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -619,11 +622,12 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _with_escaped_surrogates(name: str, text: str) -> str:
+def _with_escaped_surrogates(name: str, kept: RedactedJson) -> bytes:
+    text = kept.decode("utf-8", "surrogatepass")
     # Two halves written one after the other are read as one character.
     if _SURROGATE_PAIR.search(text):
         raise UnstorableValueError(f"{name} holds two surrogates in a row, which JSON cannot tell from one character")
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _moment(moment: datetime) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 from uuid import uuid4
 
-from pydantic import AwareDatetime, Field, JsonValue, SkipValidation, model_validator
+from pydantic import AwareDatetime, Field, FiniteFloat, InstanceOf, JsonValue, SkipValidation, model_validator
 
 from mixseek.records import Record, Usage
 from mixseek.redaction import RedactedJson, Redactor
@@ -97,9 +97,9 @@ class Attempt(Record):
     at: AwareDatetime
     outcome: str
     status: int | None = None
-    seconds: float = Field(ge=0)
+    seconds: FiniteFloat = Field(ge=0)
     lost_tokens: int | None = None
-    lost_usd: float | None = None
+    lost_usd: FiniteFloat | None = None
     """The most it may have cost that nobody knows of; None: what it cost is known, or no budget was kept."""
 
 
@@ -121,7 +121,7 @@ class ModelCall(Record):
     key: str
     occurrence: int = Field(ge=0)
     model: str
-    request: _Json
+    request: SkipValidation[JsonValue | InstanceOf[RedactedJson]]
     """A JSON value, or the text of a :class:`Request`, which is kept as it is."""
     answer: _Json = None
     failure: CallFailure | None = None
@@ -236,8 +236,8 @@ def keyed_request(
     """
     lasting = [_lasting_message(message) for message in messages] if isinstance(messages, list) else messages
     asked: JsonValue = {"messages": lasting, "parameters": tools, "settings": settings}
-    text = redactor.json_text(asked, sort_keys=True)
-    return Request(text, _digest(_names([*_parts(scope), model, attempt, within]), text))
+    kept = redactor.json(asked, sort_keys=True)
+    return Request(kept, _digest(_names([*_parts(scope), model, attempt, within]), kept))
 
 
 def tool_key(
@@ -252,12 +252,12 @@ def tool_key(
 ) -> str:
     """The hash two uses of a tool share when they ask for the same; ``call_id`` is what the model calls this use."""
     names = _names([*_parts(scope), tool, attempt, within, call_id])
-    return _digest(names, redactor.json_text(arguments, sort_keys=True))
+    return _digest(names, redactor.json(arguments, sort_keys=True))
 
 
-def _names(names: list[JsonValue]) -> str:
+def _names(names: list[JsonValue]) -> bytes:
     """As they are: only their hash is kept, and a key that somebody sets later must not look like a part of them."""
-    return json.dumps(names, ensure_ascii=False)
+    return json.dumps(names, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _parts(scope: CallScope) -> list[JsonValue]:
@@ -279,5 +279,5 @@ def _without_volatile(entries: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {name: value for name, value in entries.items() if name not in _VOLATILE}
 
 
-def _digest(*texts: str) -> str:
-    return hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+def _digest(names: bytes, asked: bytes) -> str:
+    return hashlib.sha256(b"%b\n%b" % (names, asked)).hexdigest()

@@ -93,7 +93,7 @@ def _without_messages(result: str | bytes | None) -> str | bytes | None:
     if not isinstance(value, dict):
         return result
     value.pop("all_messages", None)
-    return packed(json.dumps(value, ensure_ascii=False))
+    return packed(json.dumps(value, ensure_ascii=False).encode())
 
 
 def _size(journal: Path) -> int:
