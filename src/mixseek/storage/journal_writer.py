@@ -2,8 +2,10 @@
 
 Whoever records something puts it in a queue and waits. The thread takes all that waits at that moment, writes it in
 one transaction, and wakes each caller after the commit that holds its record: 200 teams cost a few commits, not 200.
-Records become rows in the thread as well, so that a large one does not hold up the event loop. A record that cannot be
-stored fails alone; a commit that fails, fails for all that shared it, after its retries.
+What nobody waits for does not wake the thread by itself, and where many wait, the thread lets more come together: a
+commit costs as much as many rows. Records become rows in the thread as well, so that a large one does not hold up the
+event loop. A record that cannot be stored fails alone; a commit that fails, fails for all that shared it, after its
+retries.
 
 The thread also beats for the places its process holds (:mod:`mixseek.storage.places`), and inside each transaction it
 looks whether they are still held: what belongs to a run that was taken over by another process is not written.
@@ -73,6 +75,10 @@ class JournalWriter:
     _leases: int = 0
     _closing: bool = False
     _queue: list[_Waiting] = field(default_factory=list)
+    _is_urgent: bool = False
+    """Whether somebody waits for a record in the queue."""
+    _is_busy: bool = False
+    """Whether several waited for the last commit."""
     _places: list[HeldPlace] = field(default_factory=list)
     _next_beat: float = 0.0
     _thread: threading.Thread | None = None
@@ -132,7 +138,10 @@ class JournalWriter:
             if self._closing:
                 raise DatabaseWriteError(f"journal {str(self.path)!r} is closed")
             self._queue.append(waiting)
-            self._start()
+            is_news = len(self._queue) == 1 or (waiting.future is not None and not self._is_urgent)
+            self._is_urgent = self._is_urgent or waiting.future is not None
+            if is_news:
+                self._start()
 
     def _start(self) -> None:
         if self._thread is None:
@@ -161,18 +170,35 @@ class JournalWriter:
         batch = self._take()
         if batch is None:
             return False
-        self._commit(batch)
-        _wake(batch)
+        while batch:
+            some = _rows_to_share_a_commit(batch)
+            self._commit(some)
+            _wake(some)
+            del batch[: len(some)]
         self._beat()
         return True
 
     def _take(self) -> list[_Waiting] | None:
-        """What waits, if not too much at once; nothing when it is time to beat, None once the writer is closing."""
+        """All that waits; nothing when it is time to beat, None once the writer is closing."""
         with self._changed:
             patience = max(0.0, self._next_beat - time.monotonic()) if self._places else None
             self._changed.wait_for(lambda: self._queue or self._closing, patience)
-            batch, self._queue = self._queue[:_MOST_RECORDS_AT_ONCE], self._queue[_MOST_RECORDS_AT_ONCE:]
+            if self._queue:
+                self._changed.wait_for(lambda: self._is_urgent or self._closing, _UNHURRIED_SECONDS)
+        if self._is_busy:
+            self._let_more_come()
+        with self._changed:
+            batch, self._queue, self._is_urgent = self._queue, [], False
+            self._is_busy = sum(waiting.future is not None for waiting in batch) >= _MANY
             return batch if batch or not self._closing else None
+
+    def _let_more_come(self) -> None:
+        """Wait a little for as long as records keep coming."""
+        deadline = time.monotonic() + _LONGEST_GATHERING_SECONDS
+        known = 0
+        while known < len(self._queue) and time.monotonic() < deadline and not self._closing:
+            known = len(self._queue)
+            time.sleep(_GATHERING_SECONDS)
 
     def _beat(self) -> None:
         """Show those who might want our places that we live; a beat that cannot be written is made up for later."""
@@ -191,8 +217,6 @@ class JournalWriter:
                 self.drop(place)
 
     def _commit(self, batch: list[_Waiting]) -> None:
-        for waiting in batch:
-            _make_row(waiting)
         ready = [waiting for waiting in batch if waiting.error is None]
         try:
             self._write_patiently(ready)
@@ -236,7 +260,7 @@ class JournalWriter:
         begin(connection, self.path, self.wait_seconds)
         try:
             work(connection)
-            connection.execute("COMMIT")
+            connection.commit()
         except BaseException:
             with suppress(sqlite3.Error):
                 connection.rollback()
@@ -266,6 +290,22 @@ class JournalWriter:
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
+
+
+def _rows_to_share_a_commit(batch: Sequence[_Waiting]) -> list[_Waiting]:
+    """Make rows of as many of the first records as may be in memory twice."""
+    some, size = [], 0
+    for waiting in batch:
+        _make_row(waiting)
+        some.append(waiting)
+        size += 0 if waiting.row is None else _size(waiting.row)
+        if size > _MOST_BYTES_AT_ONCE:
+            break
+    return some
+
+
+def _size(row: Row) -> int:
+    return sum(len(value) for value in row.columns.values() if isinstance(value, str | bytes))
 
 
 def _make_row(waiting: _Waiting) -> None:
@@ -317,8 +357,12 @@ def _insert(connection: sqlite3.Connection, group: list[_Waiting]) -> None:
                 _insert_alone(connection, waiting)
 
 
-_MOST_RECORDS_AT_ONCE = 50
-"""In one commit: their texts are in memory twice meanwhile."""
+_MOST_BYTES_AT_ONCE = 1_000_000
+_UNHURRIED_SECONDS = 0.05
+"""How long records that nobody waits for wait for one that somebody does."""
+_MANY = 4
+_GATHERING_SECONDS = 0.001
+_LONGEST_GATHERING_SECONDS = 0.02
 _MOST_ROWS_AT_ONCE = 100
 _ROW_ERRORS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError, UnicodeError)
 
