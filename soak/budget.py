@@ -1,36 +1,35 @@
-"""Kills a competition with a budget of money again and again, resumes it, and looks at the money.
+"""Kills competitions with a budget of money, resumes them, and looks at the money.
 
-``python -m soak.budget`` makes many runs; the tests make a few. A run is killed some times at random moments, then
-played to its end. What the journal says was spent has to be at least what the server billed, the server's bill must not
-be above the budget by more than what was in flight at the kills, and whoever had a finished round has an answer.
+``python -m soak.budget`` kills at every crash point and at many moments; the tests a few times. A run is killed some
+times, then played to its end. What the journal says was spent has to be at least what the server billed, the server's
+bill must not be above the budget by more than what was in flight at the kills, and whoever had a finished round has an
+answer.
 """
 
 import argparse
 import asyncio
 import random
-import re
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mixseek.crash_points import CRASH_POINTS
 from mixseek.records import ExecutionSummary
 from mixseek.storage.journal_records import CallSpend
-from mixseek.testing import ModelServerProcess
-from soak.arena import TASK, Arena, Team
+from mixseek.testing import ModelServer
+from soak.arena import Arena, Team
+from soak.mortals import begun_in, left_of, start, wait_until
 
 __all__ = ["Outcome", "play_with_kills"]
 
-ROOT = Path(__file__).resolve().parents[1]
-EXECUTION = "poor"
 WORDS = ("alpha", "beta", "gamma")
 MODELS = (*(f"{role}-{word}" for word in WORDS for role in ("leader", "member")), "judge", "judgment")
 INPUT_USD, OUTPUT_USD = 1.0, 2.0
-BUDGET = 0.04
+BUDGET = 0.022
 """Dollars: enough for the first rounds of all teams, and not for all their rounds."""
+LONGEST_SECONDS = 300.0
 _DUST = 1e-9
 
 
@@ -60,73 +59,67 @@ class Outcome:
             yield f"no answer of {', '.join(sorted(missing))} although a round was finished"
 
 
-def play_with_kills(moments: Sequence[int]) -> Outcome:
-    """Kill a run each time so many more of its calls are answered, then let it end."""
-    with tempfile.TemporaryDirectory() as directory, ModelServerProcess(latency=0.005, jitter=0.02) as server:
-        root, in_flight, kills = Path(directory), 0.0, 0
-        _arena(root, server.base_url)
-        for moment in moments:
-            kills += _killed(server, directory, moment)
-            in_flight = sum(_lost(call) for call in asyncio.run(_spending(root)))
-        finished = asyncio.run(_finished(root))
-        summary = asyncio.run(_end(root))
-        _wait_until(lambda: server.bill.total.waiting == 0)
+def play_with_kills(kills: Sequence[int | str]) -> Outcome:
+    """Kill a run at these crash points, or when so many more of its calls are answered, then let it end."""
+    with tempfile.TemporaryDirectory() as directory, ModelServer(latency=0.005, jitter=0.02) as server:
+        arena, in_flight, killed = _arena(Path(directory), server), 0.0, 0
+        for kill in kills:
+            if not _is_killed(arena.root, server, kill):
+                break
+            killed += 1
+            in_flight = sum(_lost(call) for call in asyncio.run(_spending(arena)))
+        finished, summary = asyncio.run(_finished(arena)), _played_to_its_end(arena)
+        wait_until(lambda: server.bill.total.waiting == 0)
         total = server.bill.total
         return Outcome(
-            kills=kills,
+            kills=killed,
             billed=(total.input_tokens * INPUT_USD + total.output_tokens * OUTPUT_USD) / 1_000_000,
-            recorded=sum((call.cost_usd or 0.0) + _lost(call) for call in asyncio.run(_spending(root))),
+            recorded=sum((call.cost_usd or 0.0) + _lost(call) for call in asyncio.run(_spending(arena))),
             in_flight=in_flight,
             finished_before=finished,
             with_result=frozenset(entry.team_id for entry in summary.team_results),
         )
 
 
-def _killed(server: ModelServerProcess, directory: str, after: int) -> bool:
-    """Play until so many more calls are answered; whether it had not ended before."""
-    enough = server.bill.total.answered + after
-    child = subprocess.Popen([sys.executable, "-m", "soak.budget", "--play", directory], cwd=ROOT)
-    try:
-        _wait_until(lambda: server.bill.total.answered >= enough or child.poll() is not None)
-    finally:
-        child.kill()
-        child.wait()
-    _wait_until(lambda: server.bill.total.waiting == 0)
-    return child.returncode != 0
-
-
-def _arena(root: Path, base_url: str) -> Arena:
+def _arena(root: Path, server: ModelServer) -> Arena:
     limits = "max_rounds = 4\nmin_rounds = 2\nmax_concurrent_teams = 3\n"
-    arena = Arena(root, base_url, [Team(word, members=2) for word in WORDS], orchestrator=limits)
     prices = f"input_usd_per_million = {INPUT_USD}\noutput_usd_per_million = {OUTPUT_USD}\n"
     priced = "".join(f'[prices."loop:{model}"]\n{prices}' for model in MODELS)
-    file = root / "configs" / "orchestrator.toml"
-    file.write_text(f"{file.read_text()}\n[budget]\nmax_cost_usd = {BUDGET}\nmax_output_tokens = 300\n{priced}")
+    budget = f"[budget]\nmax_cost_usd = {BUDGET}\nmax_output_tokens = 300\n{priced}"
+    teams = [Team(word, members=2) for word in WORDS]
+    arena = Arena(root, server.base_url, teams, orchestrator=limits, storage=budget)
+    arena.script(server)
     return arena
 
 
-def _again(root: Path) -> Arena:
-    base_url = re.search(r'base_url = "(.*)"', (root / "configs/providers.toml").read_text())
-    assert base_url is not None
-    return _arena(root, base_url[1])
+def _is_killed(root: Path, server: ModelServer, kill: int | str) -> bool:
+    """Begin the run or go on with it; False if it comes to its end."""
+    process = start(root, kill if isinstance(kill, str) else "")
+    if isinstance(kill, int):
+        enough = server.bill.total.answered + kill
+        wait_until(lambda: server.bill.total.answered >= enough or not process.is_alive(), LONGEST_SECONDS)
+        process.kill()
+    process.join(LONGEST_SECONDS)
+    left_of(root, server)
+    return process.exitcode != 0
 
 
-async def _play(root: Path) -> ExecutionSummary:
-    """Begin the run, or go on with it."""
-    arena = _again(root)
+def _played_to_its_end(arena: Arena) -> ExecutionSummary:
+    """What is told at the end of the run, which is played to there if it is not."""
+    if (told := asyncio.run(_told_at_the_end(arena))) is None:
+        process = start(arena.root)
+        process.join(LONGEST_SECONDS)
+        told = asyncio.run(_told_at_the_end(arena))
+    if told is None:
+        raise RuntimeError(f"the run does not come to its end: exit code {process.exitcode}")
+    return told
+
+
+async def _told_at_the_end(arena: Arena) -> ExecutionSummary | None:
     async with arena.journal() as journal:
-        is_new = not await journal.events(EXECUTION, kinds=("RunStarted",), limit=1)
-    built = arena.build()
-    return await (built.execute(TASK, execution_id=EXECUTION) if is_new else built.resume(EXECUTION))
-
-
-async def _end(root: Path) -> ExecutionSummary:
-    """The summary of the run, played to its end if it has none yet."""
-    arena = _again(root)
-    async with arena.journal() as journal:
-        ended = await journal.events(EXECUTION, kinds=("RunFinished",))
+        ended = await journal.events(kinds=("RunFinished",))
     if not ended:
-        return await _play(root)
+        return None
     payload = ended[-1].payload
     assert isinstance(payload, dict)
     told = payload["summary"]
@@ -135,14 +128,15 @@ async def _end(root: Path) -> ExecutionSummary:
     return ExecutionSummary.model_validate({name: value for name, value in told.items() if name not in computed})
 
 
-async def _spending(root: Path) -> list[CallSpend]:
-    async with _again(root).journal() as journal:
-        return await journal.spending(EXECUTION)
+async def _spending(arena: Arena) -> list[CallSpend]:
+    begun = await begun_in(arena.root)
+    async with arena.journal() as journal:
+        return await journal.spending(begun) if begun else []
 
 
-async def _finished(root: Path) -> frozenset[str]:
-    async with _again(root).journal() as journal:
-        events = await journal.events(EXECUTION, kinds=("RoundFinished",))
+async def _finished(arena: Arena) -> frozenset[str]:
+    async with arena.journal() as journal:
+        events = await journal.events(kinds=("RoundFinished",))
     return frozenset(str(event.team_id) for event in events)
 
 
@@ -150,29 +144,31 @@ def _lost(call: CallSpend) -> float:
     return call.lost_usd or 0.0
 
 
-def _wait_until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the run did not come so far")
-        time.sleep(0.005)
+# --- the large counts -------------------------------------------------------------------------------------------------
+
+
+def _tell(what: str, outcome: Outcome) -> int:
+    found = list(outcome.faults)
+    told = f"{outcome.kills} kills, billed {outcome.billed:.6f}, recorded up to {outcome.recorded:.6f} USD"
+    print(f"{what}: {told}: {'; '.join(found) or 'as it should be'}", flush=True)
+    return len(found)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=50, help="that are killed at random moments")
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    drawn, faults = random.Random(chosen.seed), 0
+    for point in CRASH_POINTS:
+        faults += _tell(point, play_with_kills([f"{point}:{drawn.choice((1, 2, 5))}", drawn.randrange(1, 20), point]))
+    for number in range(1, chosen.runs + 1):
+        faults += _tell(
+            f"run {number}", play_with_kills([drawn.randrange(1, 20) for _ in range(drawn.randrange(1, 4))])
+        )
+    print(f"{len(CRASH_POINTS)} crash points and {chosen.runs} runs with a budget of {BUDGET} USD, {faults} faults")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--play", type=Path)
-    chosen = parser.parse_args()
-    if chosen.play:
-        asyncio.run(_play(chosen.play))
-        sys.exit()
-    drawn, faults = random.Random(chosen.seed), 0
-    for number in range(1, chosen.runs + 1):
-        outcome = play_with_kills([drawn.randrange(1, 20) for _ in range(drawn.randrange(1, 4))])
-        found = list(outcome.faults)
-        faults += len(found)
-        told = f"{outcome.kills} kills, billed {outcome.billed:.6f}, recorded up to {outcome.recorded:.6f} USD"
-        print(f"run {number}: {told}: {'; '.join(found) or 'as it should be'}", flush=True)
-    print(f"{chosen.runs} runs with a budget of {BUDGET} USD, {faults} faults")
-    sys.exit(1 if faults else 0)
+    sys.exit(main())
