@@ -76,11 +76,12 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_report(browser: Browser, tmp_path: Path) -> AsyncIterator[OpenReport]:
-    """Writes the report of an execution and opens it; keywords are those of a new page."""
+    """Writes the report of an execution and opens it; keywords are those of a new page, and what runs before it."""
     pages: list[Page] = []
 
-    async def open_(record: ExecutionRecord, **options: Any) -> Opened:
+    async def open_(record: ExecutionRecord, *, before: str = "", **options: Any) -> Opened:
         pages.append(await browser.new_page(**options))
+        await pages[-1].add_init_script(before)
         return await Opened(pages[-1], tmp_path / f"{len(pages)}.html").listen().show(record)
 
     yield open_

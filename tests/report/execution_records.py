@@ -116,6 +116,12 @@ def make_record(*teams: TeamRecord) -> ExecutionRecord:
     )
 
 
+def long_record() -> ExecutionRecord:
+    """Three teams with two rounds, so long that these wait to become elements; as plain text, which is soon written."""
+    answer = "A line of a long answer that goes on and on.\n" * 4_500
+    return make_record(*(make_team(team, [80.0, 70.0], submission=answer) for team in "abc"))
+
+
 def large_record(teams: int = 50, rounds: int = 10, size: int = 20_000) -> ExecutionRecord:
     """Many teams that play long, each submission of so many bytes."""
     text = markdown(size)

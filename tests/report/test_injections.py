@@ -1,7 +1,8 @@
 """Whatever stands in the texts of an execution, the report runs nothing, asks for nothing and keeps its structure."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -10,8 +11,8 @@ from pydantic import BaseModel
 
 from mixseek.records import ModelUsage, Usage
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
-from tests.report.conftest import OpenReport
-from tests.report.execution_records import make_record, make_team
+from tests.report.conftest import Opened, OpenReport
+from tests.report.execution_records import long_record, make_record, make_team
 
 RUN = "window.ran=(window.ran||0)+1"
 ATTACKS = {
@@ -64,6 +65,7 @@ ATTACKS = {
     "control codes": f"\x00\x01\x1b[31m<\x00script>{RUN}</script>\x7f\x85\u2028\u202e\u2066\ud800",
     "wide letters": f"＜script＞{RUN}＜/script＞ ‹script› \u02bascript",
 }  # fmt: skip
+OUR_SCRIPT = files("mixseek.report").joinpath("templates", "page.js").read_text(encoding="utf-8")
 STRUCTURE = """
 () => {
     const names = {};
@@ -162,6 +164,29 @@ async def test_no_attack_in_any_text_runs_or_asks_for_anything(open_report: Open
 
 
 @pytest.mark.asyncio(loop_scope="session")
+async def test_no_attack_does_more_where_rounds_become_elements_later(open_report: OpenReport) -> None:
+    opened = await open_report(large_with_texts(["harmless"] * len(ATTACKS)))
+    harmless = await made_whole(opened)
+    await opened.show(large_with_texts(ATTACKS.values()))
+    assert await made_whole(opened) == harmless
+    assert await opened.page.evaluate("window.ran || 0") == 0
+    assert await opened.page.evaluate(DANGEROUS) == [f"<script>{OUR_SCRIPT}</script>"]
+    assert (opened.other_requests, opened.complaints) == ([], [])
+
+
+def large_with_texts(texts: Iterable[str]) -> ExecutionRecord:
+    """All texts in all fields of teams, and so much more that rounds wait."""
+    teams = [team for text in texts for team in with_every_text(text).teams]
+    return long_record().model_copy(update={"teams": (*teams, *long_record().teams)})
+
+
+async def made_whole(opened: Opened) -> Any:
+    """The structure of the page when no round waits any more."""
+    await opened.page.wait_for_selector("noscript", state="detached")
+    return await opened.page.evaluate(STRUCTURE)
+
+
+@pytest.mark.asyncio(loop_scope="session")
 async def test_a_text_that_looks_like_html_is_read_as_it_was_written(open_report: OpenReport) -> None:
     attack = ATTACKS["script"]
     opened = await open_report(with_every_text(attack))
@@ -174,13 +199,28 @@ async def test_a_text_that_looks_like_html_is_read_as_it_was_written(open_report
 async def test_the_browser_itself_would_refuse_what_slipped_through(open_report: OpenReport) -> None:
     """Behind the escaping stands the policy: with script and style put into the file by hand, nothing happens."""
     opened = await open_report(with_every_text("harmless"))
-    slipped = (
-        f"<script>{RUN}</script><style>main{{display:none}}</style><img src=https://attacker.test/x onerror={RUN}>"
-    )
-    text = opened.file.read_text(encoding="utf-8")
-    opened.file.write_text(text.replace("<main>", f"<main>{slipped}"), encoding="utf-8")
-    await opened.page.reload(wait_until="load")
+    await slip_in(opened, behind="<main>")
     assert await opened.page.evaluate("window.ran || 0") == 0
     assert await opened.page.is_visible("main")
     assert opened.refused == ["https://attacker.test/x: csp"]
     assert len([words for words in opened.complaints if "Content Security Policy" in words]) >= 3
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_browser_would_refuse_it_in_a_round_that_becomes_elements_later(open_report: OpenReport) -> None:
+    opened = await open_report(long_record())
+    await slip_in(opened, behind="<noscript>")
+    await made_whole(opened)
+    assert await opened.page.evaluate("window.ran || 0") == 0
+    assert await opened.page.is_visible("main")
+    assert opened.refused == ["https://attacker.test/x: csp"] * 6
+
+
+async def slip_in(opened: Opened, *, behind: str) -> None:
+    """Write script, style and image into the file, wherever this tag stands, and open it again."""
+    slipped = (
+        f"<script>{RUN}</script><style>main{{display:none}}</style><img src=https://attacker.test/x onerror={RUN}>"
+    )
+    text = opened.file.read_text(encoding="utf-8")
+    opened.file.write_text(text.replace(behind, f"{behind}{slipped}"), encoding="utf-8")
+    await opened.page.reload(wait_until="load")

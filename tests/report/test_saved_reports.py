@@ -55,10 +55,10 @@ def test_no_id_leads_out_of_the_reports(tmp_path: Path, execution_id: str) -> No
     path.write_text("it can be written")
 
 
-def test_the_templates_and_the_style_sheet_are_in_the_wheel(tmp_path: Path) -> None:
+def test_the_templates_the_style_sheet_and_the_script_are_in_the_wheel(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=120)
     [wheel] = tmp_path.iterdir()
     here = {f"mixseek/report/templates/{each.name}" for each in (ROOT / "src/mixseek/report/templates").iterdir()}
-    assert len(here) == 4
+    assert len(here) == 5
     assert here <= set(ZipFile(wheel).namelist())

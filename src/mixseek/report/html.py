@@ -3,6 +3,12 @@
 All texts in it were written by models, users or strangers. Each goes through one of two doors: Jinja's escaping, which
 holds for every value of the templates, or :class:`~mixseek.report.markdown.MarkdownRenderer`. A Content-Security-Policy
 stands behind both: the file may use its own style sheet, known by its hash, and nothing else.
+
+What takes a browser long in a large report is making half a million elements of rounds that are folded. There each
+round waits inside a ``noscript``: one text for a browser that runs scripts, the round itself for one that does not. The
+only script, known by its hash too, makes a round of the text when somebody opens it and before printing, and of all
+others whenever the browser is idle, so that a search in the page finds what is folded. It makes what the parser would
+have made of the same file and so opens no third door. A report that opens quickly without it has no script.
 """
 
 import asyncio
@@ -36,19 +42,24 @@ from mixseek.workspace import Workspace
 __all__ = ["render", "report_path", "save_report", "write_report"]
 
 _MAX_TEXT = 1_000_000
+_LARGE = 1_000_000
+"""Characters in the texts of rounds; with fewer a browser makes all elements in a fraction of a second."""
 _WIDE, _NARROW = 860, 340
 
 
 def render(record: ExecutionRecord) -> str:
     """The whole page."""
-    style = _file("page.css")
+    style, script = _file("page.css"), _file("page.js")
     return (
         _environment()
         .get_template("page.html.jinja")
         .render(
             record=record,
             style=Markup(style),  # noqa: S704 - ours, and hashed as it stands
-            style_hash=b64encode(sha256(style.encode()).digest()).decode(),
+            style_hash=_hash(style),
+            script=Markup(script),  # noqa: S704 - ours, and hashed as it stands
+            script_hash=_hash(script),
+            is_large=_is_large(record),
             version=__version__,
             charts={"wide": chart_of(record, _WIDE), "narrow": chart_of(record, _NARROW)},
             last_round=_last_round(record),
@@ -57,6 +68,18 @@ def render(record: ExecutionRecord) -> str:
             prose=_Prose(MarkdownRenderer()),
         )
     )
+
+
+def _hash(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()
+
+
+def _is_large(record: ExecutionRecord) -> bool:
+    return sum(_characters(each) for team in record.teams for each in team.rounds) > _LARGE
+
+
+def _characters(played: RoundRecord) -> int:
+    return len(played.submission or "") + sum(len(call.content) + len(call.task or "") for call in played.members)
 
 
 def _last_round(record: ExecutionRecord) -> int:
