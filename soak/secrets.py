@@ -39,6 +39,7 @@ CANARIES: Final = {
     "ENVIRONMENT_KEY": "canary/environment+7f3c9a1b2d4e6f80",
     "DOTENV_KEY": "canary-dotenv-93d05ce8b7a1f264",
     "KEYRING_KEY": "canary_keyring_c15a7e3f9b20d846",
+    "DOOR_OF_TOOLS": "canary-tools-5be0927f41c8d36a",
 }
 KILLS: Final = (
     "call.before_request:3",
@@ -67,7 +68,10 @@ class Keyring(KeyringBackend):
 
 
 class _Parrot(BaseHTTPRequestHandler):
-    """Its models are named by what it does: ``refuses``, ``fails``, ``repeats``, ``works`` and ``judges``."""
+    """Its models are named by what it does: ``refuses``, ``fails``, ``repeats``, ``works`` and ``judges``.
+
+    Whoever takes it for a server of tools is refused.
+    """
 
     heard: set[str]
 
@@ -75,7 +79,7 @@ class _Parrot(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         key = (self.headers["Authorization"] or "").removeprefix("Bearer ")
         self.heard.add(key)
-        does = body["model"].partition("-")[0]
+        does = str(body.get("model", "refuses")).partition("-")[0]
         told = f"Incorrect API key provided: {key}. You sent {dict(self.headers)!r} for {quote(key, safe='')}"
         if does in ("refuses", "fails"):
             self._send(401 if does == "refuses" else 500, {"error": {"message": told, "code": key, "param": [key]}})
@@ -183,7 +187,16 @@ class Scenario:
             "configs/judgment.toml": 'model = "dot:fails"\nmax_retries = 0\n',
             "configs/orchestrator.toml": f"[orchestrator]\nmax_rounds = 2\nmax_retries_per_team = 1\n{listed}",
             **{f"configs/agents/{name}.toml": _team(name, *models) for name, models in teams.items()},
+            "configs/agents/tools.toml": self._tools(),
         }
+
+    def _tools(self) -> str:
+        """A member whose server of tools wants a key in a header."""
+        return (
+            '[agent]\nname = "tools"\ntype = "plain"\nmodel = "env:works"\ndescription = "has tools"\nmax_retries = 0\n'
+            f'[agent.mcp_servers.shop]\nurl = "{self.base_url}"\n'
+            'headers = { Authorization = "Bearer ${DOOR_OF_TOOLS}" }\n'
+        )
 
     def run(self, *arguments: str, crash_at: str = "") -> int:
         """Run a command in the workspace and keep what it prints."""
@@ -201,6 +214,7 @@ class Scenario:
         return {
             CRASH_AT: crash_at,
             "ENVIRONMENT_KEY": CANARIES["ENVIRONMENT_KEY"],
+            "DOOR_OF_TOOLS": CANARIES["DOOR_OF_TOOLS"],
             "KEPT_IN_KEYRING": json.dumps({"KEYRING_KEY": CANARIES["KEYRING_KEY"]}),
             "PYTHON_KEYRING_BACKEND": "canary_keyring.Keyring",
             "MIXSEEK_WORKSPACE": str(self.root),
@@ -246,6 +260,7 @@ def _commands() -> Iterator[Sequence[str]]:
     yield from (("models", "list"), ("models", "list", "-f", "json"), ("models", "check", "--timeout", "20"))
     yield from (("doctor",), ("config", "show"), ("config", "validate"))
     yield "member", "task", "-c", "configs/agents/burnt.toml", "-v"
+    yield "member", "task", "-c", "configs/agents/tools.toml", "-v"
     yield "team", "task", "-c", "configs/agents/chatty.toml", "-v"
     yield "evaluate", "query", "submission", "-c", "configs/broken.toml", "-v"
     for evaluator in ("other", "broken"):

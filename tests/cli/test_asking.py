@@ -109,6 +109,15 @@ def test_a_team_answers_once_and_its_members_and_bill_are_told(run: Run, workspa
     assert not (workspace / "mixseek.db").exists()
 
 
+def test_a_team_alone_keeps_its_own_budget(run: Run, workspace: Path, server: ModelServer) -> None:
+    file = workspace / TEAM
+    file.write_text(f"{file.read_text()}\n[team.budget]\nmax_requests = 2\n")
+    ran = run("team", "the task", "-c", TEAM)
+    assert ran.code == 2
+    assert "the team's budget cannot pay for the next call: 2 of 2 calls are used" in ran.out + ran.err
+    assert server.bill.total.requests == 2
+
+
 def test_a_score_is_asked_for_and_all_of_it_is_in_the_json(run: Run, workspace: Path, server: ModelServer) -> None:
     (workspace / "mine.toml").write_text(LENGTH)
     assert len(run("team", "task", "-c", TEAM, "--evaluate", "-f", "json").json["metrics"]) == 3
@@ -251,6 +260,12 @@ def test_a_member_is_asked_and_told_in_every_format(run: Run, member: str, serve
     assert told["cost_usd"] == pytest.approx((tokens[0] * 1000 + tokens[1] * 2000) / 1e6)
     header, row = csv.reader(io.StringIO(run("member", "task", "-c", member, "-f", "csv").out))
     assert dict(zip(header, row, strict=True))["content"].startswith("'=HYPERLINK")
+
+
+def test_a_member_alone_is_asked_whatever_the_budget_of_runs_is(run: Run, member: str, workspace: Path) -> None:
+    file = workspace / "configs" / "orchestrator.toml"
+    file.write_text(f"{file.read_text()}\n[budget]\nmax_tokens = 1\n")
+    assert run("member", "the task", "-c", member).code == 0
 
 
 def test_the_command_line_wins_over_the_file(run: Run, member: str, server: ModelServer) -> None:

@@ -39,7 +39,8 @@ def _environment(**variables: str) -> dict[str, str]:
 def test_a_terminal_shows_every_team_while_it_plays_and_finished_rounds_above(
     server: ModelServerProcess, tmp_path: Path
 ) -> None:
-    write_workspace(tmp_path, teams=2, members=1, max_rounds=2, base_url=server.base_url)
+    file = write_workspace(tmp_path, teams=2, members=1, max_rounds=2, base_url=server.base_url)
+    file.write_text(f"{file.read_text()}\n[budget]\nmax_requests = 32\n")
     server.set_latency(0.5, model="member-1")
     with Terminal(_command(tmp_path), env=_environment()) as terminal:
         terminal.until(lambda: terminal.text().count("member member-1") == 2)
@@ -49,6 +50,7 @@ def test_a_terminal_shows_every_team_while_it_plays_and_finished_rounds_above(
     whole = next(number for number, line in enumerate(lines) if "4 of 4 rounds · 2 finished" in line)
     assert lines[whole + 1] == "Leader board"
     assert sum(": round " in line for line in lines[:whole]) == 4
+    assert "81 % of the run's budget are used: 26 of 32 calls" in lines[:whole]
     assert not any(" Phase " in line for line in lines)
 
 

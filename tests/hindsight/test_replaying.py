@@ -12,6 +12,7 @@ import pytest
 from mixseek.cli import main
 from mixseek.errors import ConfigurationError
 from mixseek.hindsight.replaying import Replay, replay
+from mixseek.records import MemberSubmission, RoundState
 from mixseek.testing import ModelServer
 from soak.arena import Arena, Team
 
@@ -142,3 +143,43 @@ def test_what_was_pruned_is_refused_in_one_line(
     told = capsys.readouterr()
     assert (end.value.code, told.out) == (2, "")
     assert "was pruned: what its models answered is not kept any more; mixseek show" in told.err.splitlines()[-1]
+
+
+# --- what ended before its time ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", ["max_requests = 6", "max_tokens = 9500", "max_seconds = 2"])
+def test_what_a_budget_ended_ends_there_again(budget: str, tmp_path: Path) -> None:
+    """Six calls are one round and a beginning, so many tokens no call at all, and time is over in the middle of one."""
+    teams = Team("alpha"), Team("beta", scores=(60, 65)), Team("gamma", members=2)
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, teams, "max_rounds = 5\nmin_rounds = 5\n", f"[budget]\n{budget}\n")
+        arena.script(server)
+        server.set_latency(0.4 if "seconds" in budget else 0)
+        summary = asyncio.run(arena.play()).summary
+    told = asyncio.run(replay(summary.execution_id, tmp_path))
+    assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
+    assert told.failed_teams == tuple(sorted(failed.team_id for failed in summary.failed_teams_info))
+    ended = {team.team_id for team in told.teams if team.exit_reason == "budget_exhausted"} | set(told.failed_teams)
+    assert ended == {"alpha", "beta", "gamma"}
+    assert told.seconds < 5
+
+
+def test_a_team_that_ran_out_of_time_after_a_round_does_so_again_and_at_once(tmp_path: Path) -> None:
+    teams = Team("alpha", members=0), Team("beta", scores=(60, 65), members=0)
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, teams, "max_rounds = 2\nmin_rounds = 2\nmax_retries_per_team = 0\n")
+        arena.script(server)
+
+        async def hang(state: RoundState, _: list[MemberSubmission]) -> None:
+            if state.submission_content.startswith("beta"):
+                server.fault("hang_before_headers", model="leader-beta")
+
+        summary = asyncio.run(arena.play(timeout_seconds=10, hook=hang)).summary
+    assert [failed.team_id for failed in summary.failed_teams_info] == ["beta"]
+    told = asyncio.run(replay(summary.execution_id, tmp_path))
+    assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
+    board = [(team.team_id, team.round_number, team.exit_reason) for team in told.teams]
+    assert board == [("alpha", 2, "max_rounds_reached"), ("beta", 1, "partial_failure_timeout")]
+    assert told.failed_teams == ("beta",)
+    assert told.seconds < 5

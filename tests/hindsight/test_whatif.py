@@ -127,6 +127,16 @@ def test_a_budget_pays_for_rounds_in_the_order_in_which_they_ended() -> None:
     assert one.kept.cost_usd <= 0.45
 
 
+def test_rounds_of_a_team_stay_in_their_order_when_a_clock_is_set_back() -> None:
+    record = _record()
+    quick = record.teams[1]
+    back = quick.rounds[2].model_copy(update={"ended_at": START - timedelta(days=1)})
+    teams = (record.teams[0], quick.model_copy(update={"rounds": (*quick.rounds[:2], back)}))
+    # a1 first, then b1, a2 and a3, which ended no earlier than a2; there is money for two.
+    one = _under("budget=0.25", record.model_copy(update={"teams": teams}))
+    assert {team.team_id: team.kept.rounds for team in one.teams} == {"a": 1, "b": 1}
+
+
 def test_a_budget_of_nothing_leaves_nothing() -> None:
     one = _under("budget=0")
     assert (one.winner, one.kept.rounds, one.kept.requests, one.kept.seconds) == (None, 0, 0, 0)

@@ -1,7 +1,10 @@
 """Budgets of runs and teams: rounds are paid for or not begun, and whoever has a result keeps it."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +12,13 @@ import pytest
 
 from mixseek.config.manager import ConfigurationManager
 from mixseek.errors import BudgetExhaustedError, ConfigurationError
+from mixseek.events import BudgetLow, Event
 from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
 from mixseek.orchestrator.single import Surroundings, evaluate_submission
-from mixseek.records import EvaluationRequest
+from mixseek.records import EvaluationRequest, utc_now
 from mixseek.testing import ModelCall, ModelServer
 from mixseek.workspace import Workspace
-from soak.arena import Arena, Played, Team
+from soak.arena import TASK, Arena, Played, Team
 
 MODELS = ("leader-alpha", "leader-beta", "member-alpha", "member-beta", "judge", "judgment")
 LIMITS = "max_rounds = 5\nmin_rounds = 2\nmax_retries_per_team = 0\n"
@@ -162,6 +166,26 @@ async def test_the_time_of_a_run_ends_calls_in_flight_and_keeps_the_best_round(
     assert best is not None
     assert (best.exit_reason, best.score) == ("budget_exhausted", 70)
     assert asyncio.get_running_loop().time() - began < 30
+
+
+async def test_the_time_that_was_played_before_a_resume_counts(tmp_path: Path, server: ModelServer) -> None:
+    arena = _arena(tmp_path, server, "max_seconds = 600")
+
+    def stop(event: Event) -> None:
+        if event.kind == "RoundFinished":
+            orchestrator.stop()
+
+    orchestrator = arena.build(listeners=[stop])
+    assert (await orchestrator.execute(TASK, execution_id="timed")).interrupted
+    began = (utc_now() - timedelta(minutes=9)).isoformat(timespec="microseconds")
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as journal, journal:
+        journal.execute("UPDATE events SET at = ? WHERE kind IN ('RunStarted', 'TeamStarted')", (began,))
+    events: list[Event] = []
+    summary = await arena.build(listeners=[events.append]).resume("timed")
+    low = next(event for event in events if isinstance(event, BudgetLow))
+    assert (low.limit, low.allowed) == ("max_seconds", 600)
+    assert low.used >= 500
+    assert summary.total_execution_time_seconds >= 500
 
 
 async def test_models_without_a_price_are_refused_before_any_call(tmp_path: Path, server: ModelServer) -> None:

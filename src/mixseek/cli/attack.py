@@ -13,7 +13,6 @@ from mixseek.cli.asking import judges_of
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager
-from mixseek.redaction import Redactor
 from mixseek.report.money import cost_words
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def attack(
     """
     use_format(output)
     manager = ConfigurationManager(workspace)
-    start_logging(manager.workspace, Redactor.from_environment(manager.environ), logs)
+    start_logging(manager.workspace, manager.redactor, logs)
     # Imported when it is needed: help and mistakes on the command line need no model code.
     from mixseek.attacks import load_attacks
 

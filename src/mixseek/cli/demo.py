@@ -20,7 +20,6 @@ from mixseek.cli.summary import print_summary, tell_of_interruption
 from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
 from mixseek.errors import ConfigurationError
-from mixseek.redaction import Redactor
 from mixseek.workspace import Workspace
 
 __all__ = ["app"]
@@ -63,7 +62,7 @@ def demo(
     task = checked_text(prompt, "prompt")
     place = _demo_workspace(workspace)
     manager = ConfigurationManager(place, overrides=_overrides(rounds), options={"orchestrator": _OPTIONS})
-    start_logging(place, Redactor.from_environment(manager.environ), logs)
+    start_logging(place, manager.redactor, logs)
     settings = manager.load_run_settings(manager.default_file(ORCHESTRATOR), for_a_run=True)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:

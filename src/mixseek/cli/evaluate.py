@@ -76,7 +76,7 @@ def evaluate(
     use_format(Format.JSON if output_format is EvaluationFormat.JSON else Format.TEXT)
     place = workspace_or_none(workspace, needed=config is not None)
     manager = ConfigurationManager(place)
-    start_logging(place, Redactor.from_environment(manager.environ), logs, file=not place.is_bare)
+    start_logging(place, manager.redactor, logs, file=not place.is_bare)
     file = None if config is None else find_config(config, place, "", "")
     judges = judges_of(manager, file, for_a_run=True)
     request = _request(query, submission, submission_file, reference_text(reference, place) or judges.reference, place)

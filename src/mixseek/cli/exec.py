@@ -36,7 +36,6 @@ from mixseek.config.attachments import read_attachments
 from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.manager import ConfigurationManager, RunSettings, locate_workspace, redactor_of
 from mixseek.errors import ConfigurationError
-from mixseek.redaction import Redactor
 
 __all__ = ["app"]
 
@@ -102,7 +101,7 @@ def exec_(
     place = locate_workspace(workspace)
     overrides = _overrides(timeout, reference_text(reference, place))
     manager = ConfigurationManager(place, overrides=overrides, options=_OPTIONS)
-    start_logging(place, Redactor.from_environment(manager.environ), logs, file=not dry_run)
+    start_logging(place, manager.redactor, logs, file=not dry_run)
     file = find_config(config, place, ORCHESTRATOR.file, "name one, or make a workspace with mixseek init")
     settings = manager.load_run_settings(file, for_a_run=not dry_run)
     attachments = read_attachments(files or (), place)

@@ -6,7 +6,7 @@ A command that runs models takes the shared options in one line and gets them as
     @takes_log_options  # below the line that registers the command
     def team(prompt: Prompt, workspace: WorkspaceOption = None, *, logs: LogOptions) -> None:
         manager = ConfigurationManager(workspace)
-        start_logging(manager.workspace, Redactor.from_environment(manager.environ), logs)
+        start_logging(manager.workspace, manager.redactor, logs)
         with watching(logs, manager.environ) as listeners:
             Orchestrator(settings, listeners=[progress, *listeners])
 
@@ -175,13 +175,18 @@ def watching(options: LogOptions, environ: Mapping[str, str]) -> Iterator[Sequen
     else:
         captures = environ.get(_CAPTURE_CONTENT, "").strip().lower()
         to = SendTo("otel", content=captures in _SAYS_YES, http=True)
-    with sending(to, environ, Redactor.from_environment(environ)) as send:
+    with sending(to, environ, _known_secrets(environ)) as send:
         yield (log_event, send)
 
 
 def without_secrets(text: str) -> str:
     """A text that is to be printed, without the secrets that the logs know of."""
-    return (_redactor[0] if _redactor else Redactor.from_environment(os.environ)).text(text)
+    return _known_secrets(os.environ).text(text)
+
+
+def _known_secrets(environ: Mapping[str, str]) -> Redactor:
+    """Those of the logs, which know the workspace; before there are any, those of the environment."""
+    return _redactor[0] if _redactor else Redactor.from_environment(environ)
 
 
 def keep_unexpected(error: Exception) -> str:

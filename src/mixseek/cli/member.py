@@ -110,7 +110,7 @@ def member(
         overrides={"member": {key: value for key, value in given.items() if value is not None}},
         options={"member": _OPTIONS},
     )
-    start_logging(place, Redactor.from_environment(manager.environ), logs, file=not place.is_bare)
+    start_logging(place, manager.redactor, logs, file=not place.is_bare)
     settings = _built_in(manager, agent, model) if agent else _of_file(manager, config, name)
     around = surroundings(manager)
     answer_to = answer_file(output)

@@ -68,7 +68,7 @@ def rejudge(
     """
     use_format(output)
     manager = ConfigurationManager(workspace)
-    start_logging(manager.workspace, Redactor.from_environment(manager.environ), logs)
+    start_logging(manager.workspace, manager.redactor, logs)
     judges = judges_of(manager, find_config(evaluator, manager.workspace, "", ""), for_a_run=True)
     redactor = redactor_of(manager.environ, judges.providers)
     given = reference_text(reference, manager.workspace) or judges.reference

@@ -16,7 +16,6 @@ from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
 from mixseek.config.manager import ConfigurationManager, locate_workspace, redactor_of
 from mixseek.errors import NotResumableError, Problem
 from mixseek.events import RunStarted
-from mixseek.redaction import Redactor
 from mixseek.workspace import Workspace
 
 __all__ = ["AcceptChangesOption", "ResumeOutputs", "app", "resume_execution"]
@@ -86,7 +85,7 @@ def resume_execution(
 ) -> NoReturn:
     """Go on with the execution that is meant, print what came of it, and leave."""
     place = locate_workspace(given.workspace)
-    start_logging(place, Redactor.from_environment(ConfigurationManager(place).environ), logs)
+    start_logging(place, ConfigurationManager(place).redactor, logs)
     execution_id, begun = asyncio.run(_meant(place, execution))
     manager = ConfigurationManager(place, overrides={"orchestrator": begun.overrides})
     settings = manager.load_run_settings(_file(begun, place), for_a_run=True)

@@ -14,7 +14,6 @@ from mixseek.cli.logs import start_logging
 from mixseek.cli.output import rounded
 from mixseek.config.manager import ConfigurationManager
 from mixseek.records import Record
-from mixseek.redaction import Redactor
 from mixseek.report.reading import find_execution, load_execution
 from mixseek.report.record import ExecutionLine, ExecutionRecord
 from mixseek.workspace import Workspace
@@ -50,7 +49,7 @@ class Place:
     def __init__(self, workspace: Path | None) -> None:
         manager = ConfigurationManager(workspace)
         self.workspace: Workspace = manager.workspace
-        self.redactor = Redactor.from_environment(manager.environ)
+        self.redactor = manager.redactor
 
     def find(self, wanted: str) -> str:
         """The whole id of the execution that is meant."""

@@ -99,7 +99,7 @@ def team(
     manager = _manager(place, file, timeout, reference, evaluate_config)
     if (kind := manager.kind_of(file)) is not TEAM:
         raise ConfigurationError(Problem(f"is {kind.words}: give a team file", str(file)))
-    start_logging(place, Redactor.from_environment(manager.environ), logs)
+    start_logging(place, manager.redactor, logs)
     settings = _settings(manager, is_scored=evaluate or evaluate_config is not None)
     attachments = read_attachments(files or (), place)
     answer_to = answer_file(output)

@@ -61,10 +61,12 @@ def whatif(
       mixseek whatif last --stop-rule budget=0.5 -f json
     """
     use_format(output)
+    place = open_place(workspace)
+
     from mixseek.hindsight.whatif import StopRule, what_if  # loads model code
 
     rules = [StopRule.parse(text) for text in stop_rule]
-    report = what_if(open_place(workspace).load(execution), rules)
+    report = what_if(place.load(execution), rules)
     if output is Format.JSON:
         print_json(as_json(report))
         return

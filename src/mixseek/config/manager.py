@@ -452,6 +452,20 @@ class ConfigurationManager:
         dotenv = self._dotenv(_Findings())
         return Environment(os.environ, dotenv) if self._environ is os.environ else {**dotenv, **self._environ}
 
+    @property
+    def redactor(self) -> Redactor:
+        """What takes secrets out of texts before any settings are read.
+
+        It knows the variables that a providers file names for its keys, also where something else in it is wrong.
+        """
+        try:
+            document = self._document(self.default_file(PROVIDERS))
+        except ConfigurationError:
+            document = {}
+        servers = document.get("providers")
+        tables = [one for one in servers.values() if isinstance(one, dict)] if isinstance(servers, dict) else []
+        return Redactor.from_environment(self.environ, variables={str(one.get("api_key_env")) for one in tables})
+
     def default_file(self, kind: Kind) -> Path:
         """Where a file of this kind is looked for, or written, when no other is named."""
         return self.workspace.configs / kind.file

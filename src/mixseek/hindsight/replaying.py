@@ -32,6 +32,7 @@ __all__ = ["Replay", "ReplayedTeam", "replay"]
 
 _NO_KEY: Final = "not-needed"
 _A_MOMENT: Final = 5.0
+_EMPTY: Final = "the purse was empty here"
 _GIVEN_UP: Final = asyncio.CancelledError.__name__
 _TEAM, _SUBMISSION, _JUDGMENT = 0, 1, -1
 """The places of time limits around a call, from the outermost."""
@@ -161,6 +162,7 @@ class _Recorded:
     out_of_time: frozenset[str]
     """Teams whose time ran out."""
     out_of_money: frozenset[str]
+    """Teams that a budget ended, of money, of time or of anything else."""
 
 
 async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
@@ -190,12 +192,18 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
         judged=frozenset(
             (str(event.team_id), int(_told(event)["round_number"])) for event in events if event.kind == "RoundJudged"
         ),
-        out_of_time=frozenset(
-            str(event.team_id)
-            for event in events
-            if event.kind == "TeamFailed" and _told(event)["reason"].startswith("all rounds together took longer")
-        ),
-        out_of_money=frozenset(each["team_id"] for each in finals if each["exit_reason"] == "budget_exhausted"),
+        out_of_time=_failed(events, "all rounds together took longer"),
+        out_of_money=_failed(events, "the run's budget ", "the team's budget ")
+        | {each["team_id"] for each in finals if each["exit_reason"] == "budget_exhausted"},
+    )
+
+
+def _failed(events: Sequence[JournalEvent], *beginnings: str) -> frozenset[str]:
+    """Teams that failed for a reason that begins like this."""
+    return frozenset(
+        str(event.team_id)
+        for event in events
+        if event.kind == "TeamFailed" and str(_told(event)["reason"]).startswith(beginnings)
     )
 
 
@@ -233,7 +241,10 @@ class _ReplayJournal(Journal):
         known = await super().find_call(key, occurrence)
         self.answered += known is not None
         if known is not None and known.call_id in self._last_words:
-            let_time_run_out(self._last_words[known.call_id])
+            limit = self._last_words[known.call_id]
+            if limit is None:
+                raise BudgetExhaustedError(_EMPTY)
+            let_time_run_out(limit)
             await asyncio.sleep(_A_MOMENT)
         return known
 
@@ -256,15 +267,15 @@ class _ReplayJournal(Journal):
         """Keep nothing."""
 
 
-async def _last_words(journal: Journal, execution_id: str, record: _Recorded) -> dict[str, int]:
+async def _last_words(journal: Journal, execution_id: str, record: _Recorded) -> dict[str, int | None]:
     """Calls that were answered and came too late all the same, by their ids, with the limit that ran out then.
 
     Where a call was given up when time ran out, that call shows when it was; where none was, time ran out after the
-    last answer.
+    last answer. None is the limit of a budget: whether its time was over, or the next call too dear, comes to the same.
     """
     timed_out = {team_id for team_id, _ in record.without_submission_in_time} | record.out_of_time
-    found: dict[str, int] = {}
-    for team_id in timed_out:
+    found: dict[str, int | None] = {}
+    for team_id in timed_out | record.out_of_money:
         calls = await journal.calls(execution_id, team_id)
         rounds: dict[int, list[ModelCall]] = defaultdict(list)
         for call in calls:
@@ -275,6 +286,8 @@ async def _last_words(journal: Journal, execution_id: str, record: _Recorded) ->
                 found[leader[-1].call_id] = _SUBMISSION
         if team_id in record.out_of_time and calls and not _was_given_up(rounds[max(rounds)]):
             found[calls[-1].call_id] = _TEAM
+        if team_id in record.out_of_money and rounds and (team_id, last := max(rounds)) not in record.judged:
+            found[rounds[last][-1].call_id] = None
     return found
 
 
@@ -306,7 +319,7 @@ class _Answers:
 
     def _refuse(self, scope: Scope, model: str) -> NoReturn:
         if scope.team_id in self.record.out_of_money:
-            raise BudgetExhaustedError("the purse was empty here")
+            raise BudgetExhaustedError(_EMPTY)
         named = f"{scope.role} {scope.agent_name!r} ({model}) of team {scope.team_id!r} in round {scope.round_number}"
         self.missing.append(f"{named}, try {scope.attempt}")
         raise RunError(f"the journal does not have this call: {named}")
@@ -320,6 +333,8 @@ class _Answers:
             let_time_run_out(_JUDGMENT)
         elif scope.team_id in self.record.out_of_time:
             let_time_run_out(_TEAM)
+        elif scope.team_id in self.record.out_of_money:
+            raise BudgetExhaustedError(_EMPTY)
         await asyncio.sleep(_A_MOMENT)
         self._refuse(scope, model)
 

@@ -199,10 +199,16 @@ def _within_budget(record: ExecutionRecord, ends: dict[str, _End], budget: float
 
 
 def _in_order(record: ExecutionRecord) -> list[tuple[str, int, RoundRecord]]:
-    rounds = [(team.team_id, place, one) for team in record.teams for place, one in enumerate(team.rounds)]
-    newest = max((one.ended_at for _, _, one in rounds if one.ended_at), default=_LONG_AGO)
-    # A round that did not end is the last of its team.
-    return sorted(rounds, key=lambda each: (each[2].ended_at or newest, each[1], each[0]))
+    """Rounds in the order in which they ended; those of a team in their own, whatever a clock said meanwhile."""
+    newest = max((one.ended_at for team in record.teams for one in team.rounds if one.ended_at), default=_LONG_AGO)
+    found: list[tuple[datetime, int, str, RoundRecord]] = []
+    for team in record.teams:
+        latest = _LONG_AGO
+        for place, one in enumerate(team.rounds):
+            # A round that did not end is the last of its team.
+            latest = max(latest, one.ended_at or newest)
+            found.append((latest, place, team.team_id, one))
+    return [(team_id, place, one) for _, place, team_id, one in sorted(found, key=lambda each: each[:3])]
 
 
 def _cost(bill: Sequence[ModelUsage]) -> float:

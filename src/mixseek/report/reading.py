@@ -53,10 +53,11 @@ _MOST_NAMED = 5
 _ENDS = ("RunFinished", "RunInterrupted", "RunResumed")
 
 
-async def list_executions(workspace: Workspace) -> list[ExecutionLine]:
+async def list_executions(workspace: Workspace, *, lock_wait_seconds: float = 60) -> list[ExecutionLine]:
     """Every execution of the workspace, the newest first."""
-    stored = {one.execution_id: one for one in await StoredExecutions(workspace.database).all()}
-    async with Journal(workspace.journal) as journal:
+    results = StoredExecutions(workspace.database, lock_wait_seconds=lock_wait_seconds)
+    stored = {one.execution_id: one for one in await results.all()}
+    async with Journal(workspace.journal, wait_seconds=lock_wait_seconds) as journal:
         runs = await _if_readable(journal.started_runs(), None)
         started = {run.execution_id: run for run in runs or ()}
         # A journal that cannot be read is told of once, not once for each execution.
