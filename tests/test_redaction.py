@@ -127,6 +127,20 @@ def test_json_text_says_the_same_as_redacting_each_string(secret: str) -> None:
     assert MARK in redactor.json_text(value)
 
 
+@given(st.text(st.characters(), min_size=8, max_size=40))
+def test_a_secret_of_any_characters_is_found(secret: str) -> None:
+    redactor = Redactor([secret])
+    told = f"<日本 {secret}>"
+    assert secret not in redactor.text(told) or secret in MARK
+    assert redactor.value([told]) == json.loads(redactor.json([told]).decode("utf-8", "surrogatepass"))
+
+
+def test_each_of_a_thousand_secrets_is_found() -> None:
+    secrets = [f"pass-phrase {number:04d} of many" for number in range(1000)]
+    redactor = Redactor(secrets)
+    assert {redactor.text(f"it is {secret}.") for secret in secrets} == {f"it is {MARK}."}
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

@@ -21,6 +21,7 @@ import pytest
 from pydantic import JsonValue
 
 from mixseek.errors import DatabaseLockedError, DatabaseWriteError
+from mixseek.storage import journal_writer
 from mixseek.storage.journal import CallScope, Journal, JournalEvent, StartedCall
 from mixseek.storage.pruning import drop_bodies
 
@@ -89,6 +90,31 @@ async def test_a_hundred_concurrent_writers_share_commits(tmp_path: Path) -> Non
     assert shared <= 20
     assert alone == 10
     assert len(kept(journal.path)) == 111
+
+
+async def test_what_nobody_waits_for_goes_with_what_somebody_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_writer, "_UNHURRIED_SECONDS", 60)  # however slow the machine is
+    async with Journal(tmp_path / "journal.db") as journal:
+        await journal.record_event(an_event(0))
+        before = commits_in_log(journal.path)
+        journal.record_event_later(an_event(1))
+        await asyncio.sleep(0.1)
+        await journal.record_event(an_event(2))
+        assert commits_in_log(journal.path) == before + 1
+        assert kept(journal.path) == [("t", 0), ("t", 1), ("t", 2)]
+
+
+async def test_what_nobody_waits_for_is_written_though_nothing_follows(tmp_path: Path) -> None:
+    def wait_until_kept(count: int) -> None:
+        while len(kept(tmp_path / "journal.db")) < count:
+            time.sleep(0.01)
+
+    async with Journal(tmp_path / "journal.db") as journal:
+        await journal.record_event(an_event(0))
+        journal.record_event_later(an_event(1))
+        await asyncio.wait_for(asyncio.to_thread(wait_until_kept, 2), 60)
 
 
 async def test_two_journals_of_one_file_share_one_writer(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from mixseek.storage.journal_records import DERIVED
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named, process_named
 
 __all__ = [
+    "JournalConnection",
     "abandon",
     "begin",
     "delete_rows",
@@ -59,7 +60,19 @@ _T = TypeVar("_T")
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 
-def open_for_writing(path: Path, wait_seconds: float) -> sqlite3.Connection:
+class JournalConnection(sqlite3.Connection):
+    """A connection that remembers how many seconds it waits for others, so as not to be told at each transaction."""
+
+    _patience: float | None = None
+
+    def be_patient(self, seconds: float) -> None:
+        """Wait for others so long from now on."""
+        if seconds != self._patience:
+            self.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
+            self._patience = seconds
+
+
+def open_for_writing(path: Path, wait_seconds: float) -> JournalConnection:
     """A connection that writes durably to a journal brought up to date; the file is made if there is none."""
     if not path.exists():
         _make(path, wait_seconds)
@@ -98,9 +111,10 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _open_existing(path: Path, wait_seconds: float) -> sqlite3.Connection:
+def _open_existing(path: Path, wait_seconds: float) -> JournalConnection:
     connection = sqlite3.connect(
         path,
+        factory=JournalConnection,
         timeout=wait_seconds,
         isolation_level=None,
         check_same_thread=False,
@@ -175,7 +189,7 @@ def delete_rows(path: Path, execution_id: str, wait_seconds: float) -> int:
         raise write_error(path, error) from error
 
 
-def _delete(connection: sqlite3.Connection, path: Path, execution_id: str, wait_seconds: float) -> int:
+def _delete(connection: JournalConnection, path: Path, execution_id: str, wait_seconds: float) -> int:
     deleted, derived = 0, f"{execution_id}{DERIVED}"
     begin(connection, path, wait_seconds)
     try:
@@ -191,7 +205,7 @@ def _delete(connection: sqlite3.Connection, path: Path, execution_id: str, wait_
     return deleted
 
 
-def begin(connection: sqlite3.Connection, path: Path, wait_seconds: float) -> None:
+def begin(connection: JournalConnection, path: Path, wait_seconds: float) -> None:
     """Begin a transaction that writes; a wait for another process that takes long is told."""
     told_after = min(LONG_WAIT_SECONDS, wait_seconds)
     try:
@@ -203,12 +217,14 @@ def begin(connection: sqlite3.Connection, path: Path, wait_seconds: float) -> No
         _begin(connection, wait_seconds - told_after)
 
 
-def _begin(connection: sqlite3.Connection, wait_seconds: float) -> None:
-    connection.execute(f"PRAGMA busy_timeout={round(wait_seconds * 1000)}")
-    connection.execute("BEGIN IMMEDIATE")
+def _begin(connection: JournalConnection, wait_seconds: float) -> None:
+    connection.be_patient(wait_seconds)
+    # Each step of a statement gives up the interpreter lock, which a busy event loop gives back after 5 ms. A script
+    # is one step.
+    connection.executescript("BEGIN IMMEDIATE")
 
 
-def give_back_room(connection: sqlite3.Connection, path: Path, wait_seconds: float) -> None:
+def give_back_room(connection: JournalConnection, path: Path, wait_seconds: float) -> None:
     """Make the file as small as what it holds, in short steps between which others write."""
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     if mode != _INCREMENTAL:
@@ -221,12 +237,12 @@ def give_back_room(connection: sqlite3.Connection, path: Path, wait_seconds: flo
         connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
         connection.execute("COMMIT")
     # Whoever reads or writes just now is not waited for: the next to write makes the log short.
-    connection.execute(f"PRAGMA busy_timeout={_TIDYING_MILLISECONDS}")
+    connection.be_patient(_TIDYING_SECONDS)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 _INCREMENTAL = 2
-_TIDYING_MILLISECONDS = 1000
+_TIDYING_SECONDS = 1
 _PAGES_AT_ONCE = 1000
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from mixseek.crash_points import reach
 from mixseek.errors import DatabaseWriteError, PlaceLostError, StorageError, UnstorableValueError
 from mixseek.storage.journal_file import (
+    JournalConnection,
     abandon,
     begin,
     file_identity,
@@ -43,7 +44,7 @@ _log = logging.getLogger(__name__)
 Column = str | bytes | int | float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One row to add: a table and its columns."""
 
@@ -51,7 +52,7 @@ class Row:
     columns: Mapping[str, Column]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Waiting:
     """One record in the queue, and who waits for it; ``future`` is None where nobody does."""
 
@@ -82,7 +83,7 @@ class JournalWriter:
     _places: list[HeldPlace] = field(default_factory=list)
     _next_beat: float = 0.0
     _thread: threading.Thread | None = None
-    _connection: sqlite3.Connection | None = None
+    _connection: JournalConnection | None = None
     _identity: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -268,7 +269,7 @@ class JournalWriter:
         if not is_durable:
             connection.execute("PRAGMA synchronous=FULL")
 
-    def _open_file(self) -> sqlite3.Connection:
+    def _open_file(self) -> JournalConnection:
         if self._connection is not None and file_identity(self.path) != self._identity:
             self._let_go_of_removed_file()
         if self._connection is None:

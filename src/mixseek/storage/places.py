@@ -26,7 +26,7 @@ from uuid import uuid4
 from mixseek.crash_points import reach
 from mixseek.errors import PlaceLostError, PlaceTakenError
 from mixseek.records import utc_now
-from mixseek.storage.journal_file import begin, open_for_writing, roll_back, write_error
+from mixseek.storage.journal_file import JournalConnection, begin, open_for_writing, roll_back, write_error
 from mixseek.storage.playing import Playing, is_playing
 from mixseek.storage.this_process import this_command, this_pid
 
@@ -205,7 +205,7 @@ class _Table:
         except sqlite3.Error as error:
             raise write_error(self.journal, error) from error
 
-    def _take(self, connection: sqlite3.Connection, place: Place, frozen: _Seen | None) -> Place | _Seen:
+    def _take(self, connection: JournalConnection, place: Place, frozen: _Seen | None) -> Place | _Seen:
         asked = time.monotonic()
         begin(connection, self.journal, self.wait_seconds)
         try:

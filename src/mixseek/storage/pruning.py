@@ -15,6 +15,7 @@ from typing import Any
 from mixseek.records import Record, utc_now
 from mixseek.storage.bodies import packed, value_of
 from mixseek.storage.journal_file import (
+    JournalConnection,
     begin,
     give_back_room,
     open_for_reading,
@@ -64,7 +65,7 @@ def drop_bodies(journal: Path, executions: Sequence[str]) -> int:
     return before - _size(journal)
 
 
-def _drop(connection: sqlite3.Connection, journal: Path, execution_id: str) -> None:
+def _drop(connection: JournalConnection, journal: Path, execution_id: str) -> None:
     begin(connection, journal, _WAIT_SECONDS)
     try:
         connection.execute("UPDATE calls SET request = NULL, answer = NULL WHERE execution_id = ?", (execution_id,))
