@@ -188,7 +188,11 @@ class _Words:
         """Whether one of them is in a text, given as UTF-8."""
         if self._longer and self._matches(data):
             return True
-        return any(letter in data for letter in self._letters)
+        # Asked of every text that is kept: a generator would cost more than the search.
+        for letter in self._letters:  # noqa: SIM110
+            if letter in data:
+                return True
+        return False
 
     @cached_property
     def _matches(self) -> Callable[[bytes], bool]:

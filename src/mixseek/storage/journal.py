@@ -533,7 +533,7 @@ class _RowMaker:
             "started_at": _moment(call.started_at),
             "ended_at": _moment(call.ended_at),
         }
-        return Row("calls", columns)
+        return _sized_row("calls", columns, "request", "answer")
 
     def tool_result(self, result: ToolResult) -> Row:
         columns: dict[str, Column] = {
@@ -545,30 +545,31 @@ class _RowMaker:
             "started_at": _moment(result.started_at),
             "ended_at": _moment(result.ended_at),
         }
-        return Row("tool_results", columns)
+        return _sized_row("tool_results", columns, "arguments", "result")
 
     def prompt(self, prompt: RoundPrompt) -> Row:
+        names = {"execution_id": prompt.execution_id, "team_id": prompt.team_id, "role": prompt.role}
+        nonce = {} if prompt.nonce is None else {"nonce": prompt.nonce}
         columns: dict[str, Column] = {
-            **self._names(
-                execution_id=prompt.execution_id, team_id=prompt.team_id, role=prompt.role, clock=prompt.clock
-            ),
+            "nonce": None,
+            **self._names(**names, clock=prompt.clock, **nonce),
             "round_number": prompt.round_number,
             "text": self._body("text", prompt.text),
             "ranking": self._body_or_null("ranking", prompt.ranking),
-            "nonce": None if prompt.nonce is None else self._name("nonce", prompt.nonce),
             "made_at": _moment(prompt.made_at),
         }
-        return Row("prompts", columns)
+        return _sized_row("prompts", columns, "text", "ranking")
 
     def event(self, event: JournalEvent) -> Row:
+        team = {} if event.team_id is None else {"team_id": event.team_id}
         columns: dict[str, Column] = {
-            **self._names(execution_id=event.execution_id, kind=event.kind),
-            "team_id": None if event.team_id is None else self._name("team_id", event.team_id),
+            "team_id": None,
+            **self._names(execution_id=event.execution_id, kind=event.kind, **team),
             "sequence": event.sequence,
             "at": _moment(event.at),
             "payload": self._body("payload", event.payload),
         }
-        return Row("events", columns)
+        return _sized_row("events", columns, "payload")
 
     def _names(self, **names: str) -> dict[str, str]:
         """Columns of plain text, which SQLite keeps as UTF-8; one look at all of them is mostly enough."""
@@ -603,6 +604,11 @@ class _RowMaker:
 
 class _Attempts(RootModel[tuple[Attempt, ...]]):
     """The attempts of one call as one JSON array."""
+
+
+def _sized_row(table: str, columns: dict[str, Column], *bodies: str) -> Row:
+    """A row that is as large as its bodies: the other columns are short."""
+    return Row(table, columns, sum([len(body) for name in bodies if isinstance(body := columns[name], str | bytes)]))
 
 
 def _scope_names(scope: CallScope) -> dict[str, str]:

@@ -46,10 +46,11 @@ Column = str | bytes | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row to add: a table and its columns."""
+    """One row to add: a table and its columns, and about how large they are."""
 
     table: str
     columns: Mapping[str, Column]
+    size: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -299,14 +300,10 @@ def _rows_to_share_a_commit(batch: Sequence[_Waiting]) -> list[_Waiting]:
     for waiting in batch:
         _make_row(waiting)
         some.append(waiting)
-        size += 0 if waiting.row is None else _size(waiting.row)
+        size += 0 if waiting.row is None else waiting.row.size
         if size > _MOST_BYTES_AT_ONCE:
             break
     return some
-
-
-def _size(row: Row) -> int:
-    return sum(len(value) for value in row.columns.values() if isinstance(value, str | bytes))
 
 
 def _make_row(waiting: _Waiting) -> None:
