@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := dev code keyring local logfire mcp otel web
 
-.PHONY: demo test check docs transcripts soak bench format constraints clean bubblewrap chromium
+.PHONY: demo test check check-lint check-format check-types check-imports docs transcripts soak bench format constraints clean bubblewrap chromium
 
 demo: .venv/ready
 	@$(BIN)/mixseek demo
@@ -13,10 +13,20 @@ demo: .venv/ready
 test: .venv/ready bubblewrap chromium
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 4 --dist worksteal
 
+# All at once; what each has to say stands together, and whichever fails, the others are told of too.
 check: .venv/ready
+	@$(MAKE) --no-print-directory --jobs --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) check-lint check-format check-types check-imports
+
+check-lint:
 	$(BIN)/ruff check
+
+check-format:
 	$(BIN)/ruff format --check
+
+check-types:
 	$(BIN)/mypy
+
+check-imports:
 	$(BIN)/lint-imports
 
 # The pages that are made from the code: every setting, every option of a metric, every command.

@@ -16,7 +16,6 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.journal import Journal
 from mixseek.storage.journal_checks import check_journal
 from mixseek.testing import ModelServer, ModelServerProcess
+from soak import forked
 from soak.arena import TASK, Arena, Team
 
 __all__ = ["Case", "cases", "killed_workspace", "lost_by", "lost_by_a_full_disk"]
@@ -90,7 +90,7 @@ def killed_workspace(root: Path) -> Path:
     """Play in a child that is killed after some rounds, when both stores have logs."""
     with ModelServerProcess() as server:
         child = [sys.executable, "-m", "soak.damage", "--play", str(root), server.base_url]
-        subprocess.run(child, cwd=ROOT, check=False, timeout=_LARGEST_SECONDS)
+        forked.run(child, cwd=ROOT, check=False, timeout=_LARGEST_SECONDS)
     missing = [name for name in ("mixseek.db.wal", "journal.db-wal") if not (root / name).exists()]
     if missing:
         raise AssertionError(f"the killed run left no {', '.join(missing)}")

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ from mixseek.records import MemberSubmission, RoundState
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.journal_records import JournalEvent
 from mixseek.testing import LoggedRequest, ModelServerProcess
+from soak import forked
 from soak.arena import TASK, Arena, Team
 
 __all__ = ["kill_one"]
@@ -42,7 +42,7 @@ def kill_one(after: int) -> list[str]:
     with tempfile.TemporaryDirectory() as directory, ModelServerProcess(latency=0.005, jitter=0.02) as server:
         root = Path(directory)
         _arena(root, server.base_url)
-        child = subprocess.Popen([sys.executable, "-m", "soak.kills", "--play", directory], cwd=ROOT)
+        child = forked.Popen([sys.executable, "-m", "soak.kills", "--play", directory], cwd=ROOT)
         try:
             _wait_until(lambda: server.bill.total.answered >= after or child.poll() is not None)
         finally:

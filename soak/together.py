@@ -28,6 +28,7 @@ from mixseek.report.reading import list_executions, load_execution
 from mixseek.storage.journal import Journal, JournalEvent
 from mixseek.testing import ModelServerProcess, write_workspace
 from mixseek.workspace import Workspace
+from soak import forked
 
 __all__ = ["Outcome", "Scenario", "play"]
 
@@ -128,7 +129,7 @@ def _start_all(root: Path, scenario: Scenario, stack: ExitStack) -> list[_Child]
 def _start(root: Path, stack: ExitStack, name: str, *module: str) -> _Child:
     out, err = root / f"{name}.out", root / f"{name}.err"
     paths = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-m", *module],
         cwd=root,
         env={**os.environ, "PYTHONPATH": paths, "MIXSEEK_ONLY_LOOPBACK": "1"},

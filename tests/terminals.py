@@ -7,12 +7,16 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyte
+
+from soak import forked
 
 __all__ = ["Terminal"]
 
@@ -38,7 +42,9 @@ class Terminal:
         self._fd, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         out = inside if stdout is None else os.open(stdout, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        self.child = subprocess.Popen(
+        # The installed command starts as it does; Python is forked.
+        begin = forked.Popen[bytes] if command[0] == sys.executable else _started
+        self.child: subprocess.Popen[bytes] = begin(
             command,
             stdin=inside,
             stdout=out,
@@ -46,7 +52,6 @@ class Terminal:
             cwd=cwd,
             env={"TERM": "xterm-256color", **env},
             start_new_session=True,
-            preexec_fn=_own_the_terminal,
         )
         for fd in {inside, out}:
             os.close(fd)
@@ -103,6 +108,10 @@ class Terminal:
         self.raw += data
         self._stream.feed(data)
         return bool(data)
+
+
+def _started(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, preexec_fn=_own_the_terminal, **options)
 
 
 def _own_the_terminal() -> None:

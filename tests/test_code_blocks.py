@@ -25,6 +25,7 @@ from markdown_it import MarkdownIt
 from mixseek.config.manager import ConfigurationManager
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.testing import ModelServer, write_workspace
+from soak import forked
 
 ROOT = Path(__file__).parent.parent
 # README.ja.md has the blocks of README.md, as test_readme.py sees to.
@@ -254,7 +255,7 @@ def test_the_commands_of_a_page_run(page: Path, workspace: Path, tmp_path: Path)
     programs = tmp_path / "programs"
     for name in LEFT_OUT:
         _program(programs / name, ":")
-    _program(programs / "mixseek", f'exec "{sys.executable}" -m mixseek "$@"')
+    _program(programs / "mixseek", f'{forked.shell_command("-m", "mixseek")} "$@"')
     _write(place / ".venv/bin/activate", "")
     ran = subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", _script(page)],

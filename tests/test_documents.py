@@ -2,7 +2,6 @@
 
 import re
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,13 +9,14 @@ import pytest
 
 from mixseek.events import Event
 from mixseek.testing import ModelServer
+from soak import forked
 
 ROOT = Path(__file__).parent.parent
 
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> str:
-    ran = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True, cwd=cwd)
-    return ran.stdout
+    ran = forked.run([sys.executable, *arguments], capture_output=True, text=True, check=True, cwd=cwd)
+    return str(ran.stdout)
 
 
 def test_the_example_of_a_competition_ends_with_its_board_answer_and_bill() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from mixseek.keys import Environment, find_key, source_of_key
 from mixseek.testing import ModelServer, write_workspace
+from soak import forked
 
 SAFETY_SECONDS = 180
 KEY = "canary-of-the-keyring-5e1f"
@@ -60,7 +61,7 @@ def _run(workspace: Path, *arguments: str, kept: str, **environ: str) -> subproc
         "ASKED_FOR": str(place / "asked"),
         "KEPT": kept,
     }
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "mixseek", *arguments, "-w", str(workspace)],
         env=around | environ,
         capture_output=True,

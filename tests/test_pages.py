@@ -16,6 +16,7 @@ from mixseek.prompt_builder.models import LeaderboardEntry, SubmissionRecord
 from mixseek.records import EvaluationResult, ExitReason, MetricScore, Record
 from mixseek.templating.variables import PROMPT_FILTERS, VARIABLES_BY_TEMPLATE
 from mixseek.testing import scripted, write_workspace
+from soak import forked
 
 DOCS = Path(__file__).parent.parent / "docs"
 PROMPTS = (DOCS / "prompts.md").read_text(encoding="utf-8")
@@ -109,7 +110,7 @@ def test_the_page_on_results_names_every_reason_to_stop() -> None:
 def test_the_retry_of_the_page_on_results_waits_for_the_one_who_has_the_file(played: Path) -> None:
     retry, *_ = _blocks(RESULTS, "python")
     with duckdb.connect(str(played / "mixseek.db")):
-        waiting = subprocess.Popen([sys.executable, "-c", retry + "assert rows\n"], cwd=played)
+        waiting = forked.Popen([sys.executable, "-c", retry + "assert rows\n"], cwd=played)
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(1)
     assert waiting.wait(60) == 0

@@ -16,6 +16,7 @@ import pytest
 
 from mixseek.cli import logs, main
 from mixseek.testing import ModelServer, write_workspace
+from soak import forked
 
 TEAM = "configs/agents/team-a.toml"
 PRICES = """
@@ -375,12 +376,12 @@ def test_ctrl_c_ends_the_wait(member: str, workspace: Path, server: ModelServer)
     )
     for command in commands:
         waiting = server.bill.total.waiting
-        child = subprocess.Popen(
+        child = forked.Popen(
             [sys.executable, "-m", "mixseek", *command],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            # Tests that run in the background inherit a Ctrl-C that is ignored; a command at a terminal does not.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         try:
             _until(lambda: server.bill.total.waiting > waiting, child)  # noqa: B023
             child.send_signal(signal.SIGINT)

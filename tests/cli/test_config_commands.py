@@ -15,6 +15,7 @@ from mixseek.cli.config import Component
 from mixseek.config.kinds import KINDS
 from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import PromptBuilderSettings
+from soak import forked
 
 FILES = [f"configs/{kind.file}" for kind in KINDS.values()]
 SECRET = "hunter2-hunter2"
@@ -565,7 +566,7 @@ def test_a_wrong_command_line_is_told_without_a_traceback(
 
 
 def _process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "mixseek", *arguments],
         env={**os.environ, **environ},
         capture_output=True,

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from mixseek.cli.starters import Starter, Template
 from mixseek.testing import ModelServerProcess
+from soak import forked
 
 FILES = Starter(Template.DEMO, "en").files
 
@@ -24,7 +24,7 @@ class Ran(NamedTuple):
 
 def _demo(*arguments: str, cwd: Path, **variables: str) -> Ran:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MIXSEEK_")}
-    ran = subprocess.run(
+    ran = forked.run(
         [sys.executable, "-m", "mixseek", "demo", *arguments],
         capture_output=True,
         text=True,

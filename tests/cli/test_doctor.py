@@ -13,6 +13,7 @@ import pytest
 
 from mixseek.cli import main
 from mixseek.testing import scripted, write_workspace
+from soak import forked
 
 SAFETY_SECONDS = 60
 HOLDING = """
@@ -153,7 +154,7 @@ def test_a_file_of_an_older_form_is_only_told(workspace: Path, capsys: pytest.Ca
 def holder(workspace: Path) -> Iterator[subprocess.Popen[str]]:
     _play(workspace)
     command = [sys.executable, "-c", HOLDING, str(workspace / "mixseek.db")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with forked.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "held\n"
         yield child

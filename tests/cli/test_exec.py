@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from mixseek.cli.output import rounded
 from mixseek.testing import ModelServerProcess, write_workspace
+from soak import forked
 from tests.commands import Ran, run_here
 
 TASK = "日本の首都は？"
@@ -78,7 +78,7 @@ def _run(workspace: Path, *arguments: str, **variables: str) -> Ran:
 
 def _run_apart(workspace: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own."""
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "mixseek", *_command(workspace, *arguments)],
         capture_output=True,
         text=True,
@@ -90,20 +90,14 @@ def _run_apart(workspace: Path, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def _start(workspace: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return forked.Popen(
         [sys.executable, "-m", "mixseek", *_command(workspace, *arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=workspace.parent,
         env=_environment(),
-        # Tests that run in the background inherit a Ctrl-C that is ignored; a command at a terminal does not.
-        preexec_fn=_hear_ctrl_c,
     )
-
-
-def _hear_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _until(true: Callable[[], bool], child: subprocess.Popen[str]) -> None:

@@ -16,6 +16,7 @@ import duckdb
 import pytest
 
 from mixseek.testing import ModelServerProcess, write_workspace
+from soak import forked
 from tests.processes import children_of
 from tests.terminals import Terminal
 
@@ -68,15 +69,13 @@ def _environment() -> dict[str, str]:
 
 @contextmanager
 def _started(workspace: Path, *arguments: str, command: list[str] | None = None) -> Iterator[subprocess.Popen[str]]:
-    child = subprocess.Popen(
+    child = forked.Popen(
         command or _command(workspace, *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=workspace,
         env=_environment(),
-        # Tests that run in the background inherit a Ctrl-C that is ignored; a command at a terminal does not.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield child
@@ -117,7 +116,8 @@ def test_ctrl_c_in_a_terminal_ends_with_the_best_so_far_and_says_how_to_see_it_a
     server: ModelServerProcess, tmp_path: Path
 ) -> None:
     _second_round_hangs(server, tmp_path)
-    with Terminal(_command(tmp_path), env=_environment(), columns=100) as terminal:
+    installed = [str(Path(sys.executable).with_name("mixseek")), *_command(tmp_path)[3:]]
+    with Terminal(installed, env=_environment(), columns=100) as terminal:
         terminal.until(lambda: terminal.text().count("2/3") == 2 and _asked(server, "leader-b", 2)())
         assert not children_of(terminal.child.pid)
         terminal.type("\x03")
@@ -144,7 +144,7 @@ def test_ctrl_c_in_a_terminal_ends_with_the_best_so_far_and_says_how_to_see_it_a
 
 
 def _stored(workspace: Path, *command: str) -> Any:
-    ran = subprocess.run(
+    ran = forked.run(
         [sys.executable, "-m", "mixseek", *command, "-w", str(workspace), "-f", "json"],
         env=_environment(), capture_output=True, text=True, timeout=SAFETY_SECONDS, check=True,
     )  # fmt: skip

@@ -21,6 +21,7 @@ from mixseek.errors import NotResumableError
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.storage.journal import Journal
 from mixseek.testing import Match, scripted, write_workspace
+from soak import forked
 
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 HOSTILE = "\x1b[2J=1+1"
@@ -93,7 +94,7 @@ def test_following_an_execution_that_is_over_ends(run: Run) -> None:
 
 def test_following_prints_what_another_process_does(workspace: Path) -> None:
     watch = [sys.executable, "-m", "mixseek", "journal", "tail", "--follow", "-n", "1", "-w", str(workspace)]
-    with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as child:
+    with forked.Popen(watch, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline().endswith("RunFinished\n")
         played = asyncio.run(_play(workspace))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mixseek.testing import ModelServerProcess
+from soak import forked
 from soak.arena import Arena, Team
 from tests.commands import Ran, run_here
 
@@ -37,7 +38,7 @@ def mixseek(arena: Arena, *arguments: str) -> Ran:
 def ended_by(how: signal.Signals, arena: Arena, server: ModelServerProcess, answered: int) -> None:
     """Play by ``exec``, with a time limit of its own, and end that when so many calls are answered."""
     command = [sys.executable, "-m", "mixseek", "exec", TASK, "--timeout", "500", "-w", str(arena.root)]
-    child = subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = forked.Popen(command, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while server.bill.total.answered < answered and child.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -22,6 +22,7 @@ import pytest
 from mixseek.cli import main
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.testing import Match, ModelServerProcess, scripted, write_workspace
+from soak import forked
 
 TASK = "Name the capital of Japan.\nTell why."
 ANSWER = "a better answer\n```\n# not a heading"
@@ -256,7 +257,7 @@ def _in_terminal(arguments: list[str], workspace: Path, **variables: str) -> str
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb", **variables}
     command = [sys.executable, "-m", "mixseek", *arguments, "-w", str(workspace)]
-    child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    child = forked.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     told = b""
     while True:
@@ -375,7 +376,7 @@ def test_delete_asks_and_takes_no_for_an_answer(workspace: Path, played: Played,
 def _answered(answer: str, workspace: Path) -> str:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "mixseek", "delete", "last", "-w", str(workspace)]
-    child = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = forked.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     os.close(theirs)
     os.write(ours, f"{answer}\n".encode())
     _, err = child.communicate(timeout=SAFETY_SECONDS)
@@ -416,7 +417,7 @@ def playing(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
             str(root),
         ]
         environment = {**os.environ, "MIXSEEK_ONLY_LOOPBACK": "1"}
-        child = subprocess.Popen(
+        child = forked.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=root
         )
         yield root, child

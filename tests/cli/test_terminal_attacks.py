@@ -7,7 +7,6 @@ terminal acts on or that nobody sees.
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from mixseek.cli import main
 from mixseek.hidden import hidden_places
 from mixseek.testing import ModelServer, write_workspace
+from soak import forked
 from tests.terminals import Terminal
 
 ATTACKS = {
@@ -179,9 +179,7 @@ def test_without_colour_the_display_has_none_and_json_keeps_every_letter_by_its_
 
 def test_without_a_terminal_nothing_that_is_printed_steers_the_one_that_shows_it_later(tmp_path: Path) -> None:
     with ModelServer() as server:
-        ran = subprocess.run(
-            _hostile(server, tmp_path), env=_environment(), capture_output=True, timeout=120, check=False
-        )
+        ran = forked.run(_hostile(server, tmp_path), env=_environment(), capture_output=True, timeout=120, check=False)
         assert ran.returncode == 1, ran.stderr
         for stream in (ran.stdout, ran.stderr):
             _checked(stream, rows=1)

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,6 +22,7 @@ from mixseek.report.reading import list_executions
 from mixseek.storage.journal import Journal
 from mixseek.testing import ModelCall, ModelServer
 from mixseek.workspace import Workspace
+from soak import forked
 from soak.arena import Arena, Team, at_once
 
 SAFETY_SECONDS = 180
@@ -281,17 +281,17 @@ def test_a_process_that_is_killed_half_way_goes_on_where_it_was(played: Arena, s
     _evaluator(played, OTHER)
     command = [sys.executable, "-m", "mixseek", *_command(played, "-f", "json")]
     environ = os.environ | {"MIXSEEK_CRASH_AT": "call.after_answer:3"}
-    killed = subprocess.run(command, env=environ, capture_output=True, timeout=SAFETY_SECONDS, check=False)
+    killed = forked.run(command, env=environ, capture_output=True, timeout=SAFETY_SECONDS, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert _asked(server, "stylist") >= 3
     with closing(sqlite3.connect(played.root / "journal.db")) as journal:
         (kept,) = journal.execute("SELECT count(*) FROM calls WHERE execution_id LIKE '%~%'").fetchone()
     server.reset()
     _script(server, played)
-    ran = subprocess.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True)
+    ran = forked.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True)
     told = json.loads(ran.stdout)
     assert told["new_winner"] == "beta"
     assert (told["usage"]["requests"], told["reused_calls"]) == (4 - kept, kept)
     assert _asked(server, "stylist") == 4 - kept
-    again = json.loads(subprocess.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True).stdout)
+    again = json.loads(forked.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True).stdout)
     assert (again["usage"]["requests"], again["reused_calls"]) == (0, 4)

@@ -19,6 +19,7 @@ from mixseek.records import OrchestratorTask
 from mixseek.round_controller import RoundController
 from mixseek.storage.journal import Journal
 from mixseek.testing import ModelServer, ModelServerProcess, write_workspace
+from soak import forked
 
 TASK = "What is bamboo for?"
 
@@ -137,7 +138,7 @@ def test_the_command_names_the_new_holder_and_ends_with_2(tmp_path: Path) -> Non
         write_workspace(tmp_path, teams=2, members=1, max_rounds=2, base_url=server.base_url)
         command = [sys.executable, "-m", "mixseek", "exec", TASK, "-c", "configs/orchestrator.toml", "-w", "."]
         environment = {**os.environ, "MIXSEEK_ONLY_LOOPBACK": "1"}
-        child = subprocess.Popen(
+        child = forked.Popen(
             command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         try:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,6 +17,7 @@ from mixseek.events import Event
 from mixseek.orchestrator import Orchestrator
 from mixseek.records import ExecutionSummary
 from mixseek.testing import ModelServer, ModelServerProcess, ToolCall
+from soak import forked
 from soak.arena import TASK, Arena, Team
 
 ID = "resumed"
@@ -59,7 +59,7 @@ from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 settings = load_orchestrator_settings("configs/orchestrator.toml", {str(arena.root)!r})
 asyncio.run(Orchestrator(settings).execute({TASK!r}, execution_id={ID!r}))
 """
-    child = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "MIXSEEK_ONLY_LOOPBACK": "1"})
+    child = forked.Popen([sys.executable, "-c", code], env={**os.environ, "MIXSEEK_ONLY_LOOPBACK": "1"})
     try:
         wait_until(lambda: server.bill.total.answered >= answered or child.poll() is not None)
     finally:

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from mixseek.testing import ModelServerProcess, write_workspace
+from soak import forked
 from soak.together import Scenario, play
 
 TASK = "What is bamboo for?"
@@ -43,7 +44,7 @@ def _environment() -> dict[str, str]:
 
 @contextmanager
 def _started(root: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    child = subprocess.Popen(
+    child = forked.Popen(
         [sys.executable, *arguments],
         cwd=root,
         env=_environment(),

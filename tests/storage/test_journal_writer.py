@@ -24,6 +24,7 @@ from mixseek.errors import DatabaseLockedError, DatabaseWriteError
 from mixseek.storage import journal_writer
 from mixseek.storage.journal import CallScope, Journal, JournalEvent, StartedCall
 from mixseek.storage.pruning import drop_bodies
+from soak import forked
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -52,7 +53,7 @@ def an_event(sequence: int, *, team_id: str = "t", payload: JsonValue = None) ->
 
 def start_child(body: str, path: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", CHILD + body, str(path), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return forked.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(child: subprocess.Popen[str]) -> str:

@@ -17,6 +17,7 @@ from mixseek.records import utc_now
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.journal import Journal, JournalEvent
 from mixseek.storage.places import HeldPlace
+from soak import forked
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 FROZEN_SECONDS = 1.5
@@ -62,7 +63,7 @@ def child() -> Iterator[Callable[[Path], "subprocess.Popen[str]"]]:
 
     def start(root: Path) -> "subprocess.Popen[str]":
         command = [sys.executable, "-c", PLAY, str(root)]
-        process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+        process = forked.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -16,6 +16,7 @@ from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.executions import StoredExecutions
 from mixseek.storage.tables import TABLES
 from mixseek.testing import ModelServer
+from soak import forked
 from soak.arena import TASK, Arena, Team
 
 Rows = dict[str, list[tuple[Any, ...]]]
@@ -152,6 +153,6 @@ def opening(root: Path) -> subprocess.Popen[str]:
         "        print(len(await store.get_leader_board(limit=None)))\n"
         "asyncio.run(main())"
     )
-    return subprocess.Popen(
+    return forked.Popen(
         [sys.executable, "-c", code, str(root)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
