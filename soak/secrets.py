@@ -9,7 +9,6 @@ table and each byte that was printed is searched for the keys, as they are and a
 import argparse
 import asyncio
 import base64
-import importlib
 import json
 import os
 import signal
@@ -17,7 +16,7 @@ import sqlite3
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,11 +26,9 @@ from urllib.parse import quote
 
 import duckdb
 
-from mixseek import crash_points
-from mixseek.cli import main as mixseek
 from mixseek.crash_points import CRASH_AT
 from mixseek.storage.journal import Journal
-from soak.mortals import processes
+from soak import forked
 
 __all__ = ["CANARIES", "Scenario", "leaks", "parrot"]
 
@@ -200,19 +197,21 @@ class Scenario:
 
     def run(self, *arguments: str, crash_at: str = "") -> int:
         """Run a command in the workspace and keep what it prints."""
-        out, err = self.place / "stdout", self.place / "stderr"
-        command = processes.Process(target=_run, args=(arguments, self._environ(crash_at), self.place, out, err))
-        command.start()
-        command.join(_SAFETY_SECONDS)
-        if command.exitcode is None:
-            command.kill()
-            raise TimeoutError(f"{' '.join(arguments)} did not end")
-        self.printed += [out.read_bytes(), err.read_bytes()]
-        return command.exitcode
+        ran = forked.run(
+            [sys.executable, "-m", "mixseek", *arguments],
+            cwd=self.place,
+            env=os.environ | self._environ(crash_at),
+            capture_output=True,
+            timeout=_SAFETY_SECONDS,
+        )
+        self.printed += [ran.stdout, ran.stderr]
+        return ran.returncode
 
     def _environ(self, crash_at: str) -> dict[str, str]:
         return {
             CRASH_AT: crash_at,
+            # The keyring is beside the workspace.
+            "PYTHONPATH": os.pathsep.join([str(self.place), *filter(None, sys.path)]),
             "ENVIRONMENT_KEY": CANARIES["ENVIRONMENT_KEY"],
             "DOOR_OF_TOOLS": CANARIES["DOOR_OF_TOOLS"],
             "KEPT_IN_KEYRING": json.dumps({"KEYRING_KEY": CANARIES["KEYRING_KEY"]}),
@@ -220,18 +219,6 @@ class Scenario:
             "MIXSEEK_WORKSPACE": str(self.root),
             "MIXSEEK_LOG_LEVEL": "DEBUG",
         }
-
-
-def _run(arguments: Sequence[str], environ: Mapping[str, str], place: Path, out: Path, err: Path) -> None:
-    """The command, in a process that was forked for it."""
-    for descriptor, file in ((1, out), (2, err)):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
-    os.environ.update(environ)
-    os.chdir(place)
-    sys.path.insert(0, str(place))
-    # What other modules imported from it looks its choice up in the module, which this makes anew.
-    importlib.reload(crash_points)
-    mixseek(arguments)
 
 
 def _team(name: str, leader: str, member: str) -> str:

@@ -103,6 +103,7 @@ def test_the_example_of_a_report_writes_one(tmp_path: Path) -> None:
     assert "<h2>Leader board</h2>" in (tmp_path / "told.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_example_of_a_picture_of_the_progress_makes_one(tmp_path: Path) -> None:
     run(ROOT / "examples" / "progress_picture.py", "progress.png", cwd=tmp_path)
     picture = (tmp_path / "progress.png").read_bytes()

@@ -11,6 +11,7 @@ from tests.commands import run_here
 KEY = "canary-of-a-door-88d1"
 
 
+@pytest.mark.long
 def test_no_key_shows_in_any_file_table_or_output(tmp_path: Path) -> None:
     with parrot() as (base_url, heard):
         scenario = Scenario(tmp_path, base_url)

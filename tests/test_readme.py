@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mixseek.cli.app import COMMANDS
 from mixseek.cli.starters import Starter, Template
 from mixseek.testing import ModelServer
@@ -54,6 +56,7 @@ def test_both_have_every_command() -> None:
 # --- the transcript ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_demonstration_says_what_the_transcript_shows(tmp_path: Path) -> None:
     """The answer and all numbers aside; the models are those of a server, the words those of the command."""
     [shown] = re.findall(r"^```text\n(making a workspace.*?)^```", ENGLISH, re.DOTALL | re.MULTILINE)

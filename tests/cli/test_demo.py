@@ -52,6 +52,7 @@ def _served(root: Path, base_url: str) -> Path:
     return root
 
 
+@pytest.mark.long
 def test_it_plays_on_the_embedded_model_and_tells_how_to_go_on(tmp_path: Path) -> None:
     # Short answers: what they say is not looked at.
     short = {"MIXSEEK_TEAM__LEADER__MAX_TOKENS": "24"}

@@ -30,6 +30,7 @@ from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.storage.journal import Journal
 from mixseek.storage.pruning import drop_bodies
 from mixseek.testing import ModelServer, scripted, write_workspace
+from soak import forked
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts" / "errors"
 WRITES = os.environ.get("MIXSEEK_WRITE_TRANSCRIPTS") == "1"
@@ -74,7 +75,7 @@ class Place:
     def start_child(self, code: str, *arguments: str) -> None:
         """Let another process hold something until the test is over; it says ``held`` when it does."""
         command = [sys.executable, "-c", code, *arguments]
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        child = forked.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.children.append(child)
         assert child.stdout is not None
         assert child.stdout.readline() == "held\n"

@@ -57,6 +57,7 @@ def write(root: Path, **changed: str) -> Path:
     return root / "configs" / "orchestrator.toml"
 
 
+@pytest.mark.long
 async def test_two_teams_compete_on_it_with_a_member_as_tool_at_no_cost(tmp_path: Path) -> None:
     fetch(FETCHABLE["smollm2-135m"])
     settings = ConfigurationManager(tmp_path).load_run_settings(write(tmp_path), for_a_run=True)

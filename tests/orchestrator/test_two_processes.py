@@ -138,6 +138,7 @@ def test_of_two_resumes_one_runs_and_the_other_names_it(tmp_path: Path, server: 
         assert (third.returncode, out.count("('b',")) == (0, 1), err
 
 
+@pytest.mark.long
 def test_runs_a_resume_a_reader_and_a_shell_share_a_workspace() -> None:
     outcome = play(Scenario(teams=2, rounds=2, holds=1, hold_seconds=4.0, latency=0.05))
     assert outcome.problems == []
