@@ -8,6 +8,7 @@ from typing import NoReturn
 import typer
 
 from mixseek.cli.app import app
+from mixseek.cli.bash_words import colons_joined
 from mixseek.cli.output import (
     Format,
     asks_for_json,
@@ -31,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     # An advertisement of the model library's, which it prints into terminals when the first agent runs.
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     try:
-        code = _run(arguments)
+        with colons_joined():
+            code = _run(arguments)
     except typer.Exit as ended:  # nobody reads the message
         code = ended.exit_code
     sys.exit(code)

@@ -85,12 +85,7 @@ def surroundings(manager: ConfigurationManager) -> "Surroundings":
     """What whoever is asked in this workspace needs."""
     from mixseek.orchestrator.single import Surroundings  # loads model code
 
-    return Surroundings(
-        manager.workspace,
-        manager.get_prompt_builder_settings(),
-        manager.get_providers_settings(),
-        manager.own_prices_and_storage(),
-    )
+    return Surroundings.of(manager)
 
 
 _NO_ANSWER = "interrupted: there is no answer"

@@ -1,8 +1,9 @@
 """``mixseek exec``: one competition; its progress goes to standard error, its result to standard output."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -36,6 +37,7 @@ from mixseek.config.attachments import read_attachments
 from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.manager import ConfigurationManager, RunSettings, locate_workspace, redactor_of
 from mixseek.errors import ConfigurationError
+from mixseek.records import Attachment
 
 __all__ = ["app"]
 
@@ -107,15 +109,10 @@ def exec_(
     attachments = read_attachments(files or (), place)
     answer_to = answer_file(output)
     page = report_file(place, report, report_to)
-    if dry_run:
-        size = None
-        if prompt is not None or prompt_file is not None:
-            text = read_given(prompt, prompt_file, place)
-            size = len(text.encode("utf-8", "surrogatepass")) + sum(one.size for one in attachments)
-        fault = _fault(manager, file, settings)
-        _print_plan(plan_of(settings, manager.environ, size), output_format, fault)
-        raise typer.Exit(EXIT_NO_RESULT if fault else 0)
-    task = read_given(prompt, prompt_file, place)
+    is_given = prompt is not None or prompt_file is not None
+    task = read_given(prompt, prompt_file, place) if is_given or not dry_run else None
+    if dry_run or task is None:
+        _leave_with_plan(manager, file, settings, _size(task, attachments), output_format)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
         played = play(settings, lambda it: it.execute(task, attachments=attachments), redactor, listeners)
@@ -139,7 +136,23 @@ def _refuse_beside_resume(*given: object) -> None:
         )
 
 
-# --- the run ----------------------------------------------------------------------------------------------------------
+# --- a plan -----------------------------------------------------------------------------------------------------------
+
+
+def _size(task: str | None, attachments: Sequence[Attachment]) -> int | None:
+    """How many bytes teams would be given; None where no task is."""
+    if task is None:
+        return None
+    return len(task.encode("utf-8", "surrogatepass")) + sum(one.size for one in attachments)
+
+
+def _leave_with_plan(
+    manager: ConfigurationManager, file: Path, settings: RunSettings, size: int | None, output: Format
+) -> NoReturn:
+    """Print what a run would do, and what keeps it from beginning."""
+    fault = _fault(manager, file, settings)
+    _print_plan(plan_of(settings, manager.environ, size), output, fault)
+    raise typer.Exit(EXIT_NO_RESULT if fault else 0)
 
 
 def _fault(manager: ConfigurationManager, file: Path, settings: RunSettings) -> ConfigurationError | None:
@@ -152,9 +165,6 @@ def _fault(manager: ConfigurationManager, file: Path, settings: RunSettings) -> 
     except ConfigurationError as error:
         return error
     return None
-
-
-# --- what is printed --------------------------------------------------------------------------------------------------
 
 
 def _print_plan(plan: Plan, output: Format, fault: ConfigurationError | None) -> None:

@@ -26,8 +26,7 @@ from mixseek.evaluator import Evaluator
 from mixseek.events import Listener
 from mixseek.hindsight.borrowing import BorrowingJournal
 from mixseek.llm import Backoff, Scope, attached_text, calling
-from mixseek.orchestrator.orchestrator import cost_of
-from mixseek.orchestrator.single import Surroundings
+from mixseek.orchestrator.single import Surroundings, bill_of
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.prompt_builder.fence import new_nonce
 from mixseek.prompt_builder.formatters import get_current_datetime_with_timezone
@@ -151,7 +150,6 @@ async def rejudge(
     asked = await _asked(execution_id, evaluator, workspace, around, reference)
     async with _judging(asked, listeners, backoff) as judging:
         rounds = await _all_rounds(judging)
-    bill = judging.run.meter.bill()
     teams = _teams(asked.record, rounds)
     return Rejudgment(
         execution_id=asked.record.execution_id,
@@ -163,10 +161,7 @@ async def rejudge(
         submissions=len(rounds),
         failed_metrics=sum(cell.error is not None for one in rounds.values() for cell in one.metrics),
         reused_calls=judging.answers.reused,
-        seconds=time.monotonic() - started,
-        usage=judging.run.meter.usage,
-        cost_usd=cost_of(bill),
-        bill=tuple(bill),
+        **bill_of(judging.run, started),
     )
 
 
@@ -223,7 +218,7 @@ async def _asked(
     reference: str | None,
 ) -> _Asked:
     if around is None:
-        around = _surroundings(ConfigurationManager(workspace))
+        around = Surroundings.of(ConfigurationManager(workspace))
     record = await load_execution(around.workspace, execution_id)
     if not isinstance(evaluator, EvaluatorSettings):
         manager = ConfigurationManager(around.workspace)
@@ -232,15 +227,6 @@ async def _asked(
     if not _submissions(record):
         raise ConfigurationError(f"execution {execution_id!r} has no submission that could be judged")
     return _Asked(record, evaluator, around, reference or record.reference)
-
-
-def _surroundings(manager: ConfigurationManager) -> Surroundings:
-    return Surroundings(
-        manager.workspace,
-        manager.get_prompt_builder_settings(),
-        manager.get_providers_settings(),
-        manager.own_prices_and_storage(),
-    )
 
 
 def _submissions(record: ExecutionRecord) -> list[tuple[TeamRecord, RoundRecord, str]]:

@@ -11,12 +11,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from mixseek.agents.member.asking import ask_member as ask
 from mixseek.agents.member.asking import clean_up, made_ready
 from mixseek.agents.member.factory import MemberAgentFactory
-from mixseek.config.manager import RunSettings
+from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import (
     EvaluatorSettings,
     MemberAgentConfig,
@@ -56,6 +57,7 @@ from mixseek.templating import TEXTS
 from mixseek.workspace import Workspace
 
 __all__ = [
+    "Bill",
     "EvaluationAnswer",
     "MemberAnswer",
     "Surroundings",
@@ -63,6 +65,7 @@ __all__ = [
     "TeamAnswer",
     "ask_member",
     "ask_team",
+    "bill_of",
     "evaluate_submission",
 ]
 
@@ -81,6 +84,16 @@ class Surroundings:
     providers: ProvidersSettings
     orchestrator: OrchestratorSettings
     """For its prices and its budget."""
+
+    @classmethod
+    def of(cls, manager: ConfigurationManager) -> "Surroundings":
+        """What whoever is asked in a workspace needs, by the workspace's own files."""
+        return cls(
+            manager.workspace,
+            manager.get_prompt_builder_settings(),
+            manager.get_providers_settings(),
+            manager.own_prices_and_storage(),
+        )
 
 
 class Bill(Record):
@@ -247,7 +260,7 @@ async def ask_member(
                     given = await ask(member, task, scope, run.tell, absent=absent)
         finally:
             await clean_up(member)
-        return MemberAnswer(task=task, result=given.submission, **_bill(run, started))
+        return MemberAnswer(task=task, result=given.submission, **bill_of(run, started))
 
 
 async def evaluate_submission(
@@ -272,7 +285,7 @@ async def evaluate_submission(
                 found = await evaluator.evaluate_each(request)
         failures = tuple(str(each) for each in found if isinstance(each, EvaluationError))
         result = await _told_together(found, evaluator, request)
-        return EvaluationAnswer(request=request, result=result, failures=failures, **_bill(run, started))
+        return EvaluationAnswer(request=request, result=result, failures=failures, **bill_of(run, started))
 
 
 async def _told_together(
@@ -307,7 +320,8 @@ def _refuse_unpriced(run: Run, settings: Settings, around: Surroundings) -> None
         raise ConfigurationError(problems)
 
 
-def _bill(run: Run, started: float) -> dict[str, object]:
+def bill_of(run: Run, started: float) -> dict[str, Any]:
+    """What was consumed since a moment of the monotonic clock, as the fields of a :class:`Bill`."""
     bill = run.meter.bill()
     return {
         "seconds": time.monotonic() - started,

@@ -157,12 +157,7 @@ class RoundController:
             texts=texts,
         )
         read = attached_text(task.attachments, texts)
-        self._evaluator: Evaluator | None = None
-        if evaluator_settings is not None:
-            self._evaluator = Evaluator(
-                evaluator_settings, prompt_builder_settings, hub=self._run.hub, workspace=self._place.root, beside=read
-            )
-            self._evaluator.require_reference(task.reference)
+        self._evaluator = self._judges(evaluator_settings, prompt_builder_settings, read)
         self._judgment = Judgment(judgment_settings, self._run.hub, beside=read, texts=texts)
         self._prompts = RoundPrompts(
             prompt_builder_settings,
@@ -181,6 +176,15 @@ class RoundController:
         self._user_prompt = task.user_prompt
         self.stood_still = 0.0
         """Seconds in which the team's time stood still, because its calls waited for their turn at a provider."""
+
+    def _judges(
+        self, settings: EvaluatorSettings | None, prompts: PromptBuilderSettings, beside: str
+    ) -> Evaluator | None:
+        if settings is None:
+            return None
+        made = Evaluator(settings, prompts, hub=self._run.hub, workspace=self._place.root, beside=beside)
+        made.require_reference(self._task.reference)
+        return made
 
     def get_team_id(self) -> str:
         """The team's id."""
