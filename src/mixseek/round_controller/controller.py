@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
+from pydantic_ai import UserContent
 
 from mixseek.agents.leader.agent import LEADER, Leader, Turn
 from mixseek.agents.member.asking import clean_up, made_ready
@@ -178,7 +179,7 @@ class RoundController:
         """Seconds in which the team's time stood still, because its calls waited for their turn at a provider."""
 
     def _judges(
-        self, settings: EvaluatorSettings | None, prompts: PromptBuilderSettings, beside: str
+        self, settings: EvaluatorSettings | None, prompts: PromptBuilderSettings, beside: Sequence[UserContent]
     ) -> Evaluator | None:
         if settings is None:
             return None
