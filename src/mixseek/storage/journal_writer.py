@@ -356,7 +356,7 @@ def _insert(connection: sqlite3.Connection, group: list[_Waiting]) -> None:
 
 
 _MOST_BYTES_AT_ONCE = 1_000_000
-_UNHURRIED_SECONDS = 0.05
+_UNHURRIED_SECONDS = 0.01
 """How long records that nobody waits for wait for one that somebody does."""
 _MANY = 4
 _GATHERING_SECONDS = 0.001
