@@ -8,6 +8,7 @@ the pictures that the documents show, with the browser ``chromium``.
 
 import argparse
 import asyncio
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from mixseek.workspace import Workspace
 
 TASK = "Name the first three steps for a company of 20 people that wants to use generative AI, with costs and measures."
 TEAMS = {"a": "Pilot first", "b": "Rules first", "c": "Ask around", "d": "生成AI推進室"}
+PRICE = '\n[prices."{0}"]\ninput_usd_per_million = 0.4\noutput_usd_per_million = 1.6\n'
 
 PILOT = """\
 Start with one task that hurts, not with a tool.
@@ -117,6 +119,7 @@ async def play(file: Path) -> Path:
                 Path(directory), teams=len(TEAMS), members=len(FINDINGS), max_rounds=3, base_url=server.base_url
             )
             name_teams(Path(directory))
+            set_prices(orchestrator)
             summary = await Orchestrator(load_orchestrator_settings(orchestrator, directory)).execute(TASK)
         return write_report(await load_execution(Workspace(Path(directory)), summary.execution_id), file)
 
@@ -126,6 +129,13 @@ def name_teams(workspace: Path) -> None:
     for team, name in TEAMS.items():
         file = workspace / "configs" / "agents" / f"team-{team}.toml"
         file.write_text(file.read_text(encoding="utf-8").replace(f"Team {team.upper()}", name), encoding="utf-8")
+
+
+def set_prices(orchestrator: Path) -> None:
+    """Let every model of the workspace cost something, so that there is a bill."""
+    texts = [file.read_text(encoding="utf-8") for file in orchestrator.parent.rglob("*.toml")]
+    models = sorted({model for text in texts for model in re.findall('"(loopback:.+?)"', text)})
+    orchestrator.write_text(orchestrator.read_text(encoding="utf-8") + "".join(map(PRICE.format, models)), "utf-8")
 
 
 def take_pictures(file: Path, directory: Path) -> None:

