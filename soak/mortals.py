@@ -28,6 +28,7 @@ from mixseek.testing import ModelServer
 from soak.arena import TASK, Arena, at_once
 
 __all__ = [
+    "PRELOADED",
     "Left",
     "answers_kept",
     "begun_in",
@@ -41,18 +42,17 @@ __all__ = [
     "wait_until",
 ]
 
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(
-    [
-        "soak.mortals",
-        "mixseek.cli.exec",
-        "pydantic_ai.models.openai",
-        "genai_prices.data",
-        "rapidfuzz.process",
-        "anyio._backends._asyncio",
-        "aiohttp",
-    ]
+PRELOADED = (
+    "mixseek.cli.exec",
+    "pydantic_ai.models.openai",
+    "genai_prices.data",
+    "rapidfuzz.process",
+    "anyio._backends._asyncio",
+    "aiohttp",
 )
+"""What a competition imports on its way."""
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["soak.mortals", *PRELOADED])
 
 
 # --- living and dying -------------------------------------------------------------------------------------------------

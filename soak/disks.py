@@ -1,0 +1,466 @@
+"""Full, read-only and broken disks at each write of a competition: nothing that was answered is lost or paid twice.
+
+``python -m soak.disks`` counts what a small competition writes below its workspace, and then plays it again and again,
+each time with another one of these writes failing, alone or with all that follow: no space, read-only, and where a file
+is synced an error of the disk. The command has to end by itself, whole or with a named error. With the fault gone,
+``mixseek resume`` has to bring the leader board of the undisturbed run, asking only what nobody had kept an answer of.
+
+The writes fail in a small library that is preloaded (``disk_faults.c``), so this needs a C compiler. Commands run in
+processes that are forked from one that has imported everything.
+"""
+
+import argparse
+import asyncio
+import atexit
+import ctypes
+import errno
+import gc
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import ProxyHandler, build_opener
+
+from mixseek.cli import main as mixseek
+from mixseek.storage import aggregation_store
+from mixseek.storage.journal import Journal
+from mixseek.testing import ModelServer
+from soak.arena import TASK, Arena, Team
+from soak.mortals import PRELOADED, answers_kept, kept
+
+__all__ = ["COMMANDS", "Fault", "Ran", "Stage", "compiler_is_missing"]
+
+_SOURCE: Final = Path(__file__).with_name("disk_faults.c")
+_LIBRARY: Final = "MIXSEEK_DISK_FAULTS"
+_LONGEST_SECONDS: Final = 120
+_AT_ONCE: Final = 4
+_TEAMS: Final = (Team("alpha"), Team("beta", scores=(60, 65)))
+ERRORS: Final = {errno.ENOSPC: "no space", errno.EROFS: "read-only", errno.EIO: "broken"}
+COMMANDS: Final = (
+    ("history",),
+    ("show", "last"),
+    ("board", "last"),
+    ("export", "last", "-f", "md"),
+    ("journal", "tail", "last"),
+    ("journal", "calls", "last"),
+    ("journal", "verify"),
+)
+"""What reads a workspace."""
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The write that fails, by its number, how, and whether all later ones do, too; number 0 is no fault."""
+
+    number: int = 0
+    error: int = 0
+    lasts: bool = False
+
+    def __str__(self) -> str:
+        return f"{ERRORS[self.error]} at write {self.number}{' and from there on' * self.lasts}"
+
+    def arm(self, root: Path, log: Path) -> None:
+        """Let it happen in this process, below ``root``; what is written there is listed in ``log``."""
+        listing = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        _faults().disk_faults_arm(os.fsencode(root), self.number, self.error, self.lasts, listing)
+
+
+@dataclass(frozen=True)
+class Write:
+    """One call that changes a file of the workspace."""
+
+    number: int
+    kind: int
+    is_hit: bool
+    what: str
+
+
+_SYNC = 2
+"""The kind of a write that is a sync, in the library's numbers."""
+
+
+def compiler_is_missing() -> str | None:
+    """Why the library cannot be made here; None if it can."""
+    return None if shutil.which("cc") else "there is no C compiler: apt-get install gcc libc6-dev"
+
+
+@cache
+def _faults() -> ctypes.CDLL:
+    library = ctypes.CDLL(os.environ[_LIBRARY])
+    library.disk_faults_arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_int, ctypes.c_int]
+    return library
+
+
+def run_preloaded(arguments: Sequence[str]) -> int:
+    """Run this module again in a process into which the library is loaded before everything else."""
+    if reason := compiler_is_missing():
+        raise SystemExit(reason)
+    with tempfile.TemporaryDirectory() as directory:
+        library = Path(directory) / "disk_faults.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, _SOURCE, "-ldl"], check=True)  # noqa: S607
+        environ = {**os.environ, "LD_PRELOAD": str(library), _LIBRARY: str(library)}
+        return subprocess.run([sys.executable, "-m", "soak.disks", *arguments], env=environ, check=False).returncode
+
+
+# --- processes that are forked ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a command."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def told(self) -> str:
+        """What it said last on standard error."""
+        return self.err.strip().rpartition("\n")[2]
+
+
+def _import_everything() -> None:
+    """What commands import when they are run, so that those that are forked need not."""
+    for name in ("exec", "resume", "history", "show", "board", "export", "delete", "journal", "rebuild", "prune"):
+        import_module(f"mixseek.cli.{name}")
+    for name in PRELOADED:
+        import_module(name)
+    gc.freeze()
+
+
+def _fork(work: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        work()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 71
+    except BaseException:  # noqa: BLE001 it is told by whoever looks at the output
+        sys.excepthook(*sys.exc_info())
+    # As at the end of every process, threads are ended and what is open is closed in order.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _wait(pid: int, seconds: float = _LONGEST_SECONDS) -> int:
+    """The exit code of a child; one that does not end is killed."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return -signal.SIGALRM
+
+
+def _told_by(work: Callable[[], Any]) -> Any:
+    """What ``work`` gives in a process of its own."""
+    reading, writing = os.pipe()
+
+    def tell() -> None:
+        os.close(reading)
+        with os.fdopen(writing, "w") as pipe:
+            json.dump(work(), pipe)
+
+    pid = _fork(tell)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = pipe.read()
+    code = _wait(pid)
+    if code:
+        raise RuntimeError(f"a process ended with {code}")
+    return json.loads(told)
+
+
+# --- one competition --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Stage:
+    """A workspace and its model server, in which commands are run with and without faults."""
+
+    place: Path
+    url: str
+    arena: Arena = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.arena = _arena(self.root, f"{self.url}/v1")
+
+    @property
+    def root(self) -> Path:
+        return self.place / "workspace"
+
+    def run(self, *arguments: str, fault: Fault | None = None, before: Callable[[], None] = lambda: None) -> Ran:
+        """Run a command in a process of its own, in which ``before`` is called first."""
+        out, err = self.place / "out", self.place / "err"
+
+        def command() -> None:
+            for descriptor, file in ((1, out), (2, err)):
+                os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+            os.environ["MIXSEEK_WORKSPACE"] = str(self.root)
+            sys.argv = ["mixseek", *arguments]
+            _hurry()
+            before()
+            (fault or Fault()).arm(self.root, self.place / "writes")
+            mixseek(arguments)
+
+        began = time.monotonic()
+        code = _wait(_fork(command))
+        return Ran(code, out.read_text(), err.read_text(), time.monotonic() - began)
+
+    def writes(self) -> list[Write]:
+        """What the last command wrote."""
+        lines = (line.split(" ", 3) for line in (self.place / "writes").read_text().splitlines())
+        return [Write(int(number), int(kind), hit == "1", what) for number, kind, hit, what in lines]
+
+    def requests(self) -> int:
+        """What the server was asked so far."""
+        with build_opener(ProxyHandler({})).open(f"{self.url}/control/bill", timeout=10) as reply:
+            return int(json.load(reply)["total"]["requests"])
+
+    def answers(self) -> int:
+        """How many answers the journal has."""
+        return int(_told_by(lambda: answers_kept(self.root)))
+
+    def kept(self) -> Any:
+        """What ``mixseek.db`` has, without what differs between two runs."""
+        return _told_by(lambda: json.loads(json.dumps(kept(self.arena), default=str)))
+
+
+def _hurry() -> None:
+    """Retries of writes without their seconds of waiting."""
+    aggregation_store.AggregationStore.__init__.__kwdefaults__["retry_delays_seconds"] = (0.01, 0.02, 0.04)
+    Journal.__init__.__kwdefaults__["retry_delays"] = (0.01, 0.02, 0.04)
+
+
+def _arena(root: Path, base_url: str) -> Arena:
+    return Arena(root, base_url, _TEAMS, orchestrator="max_rounds = 2\nmin_rounds = 1\nmax_retries_per_team = 1\n")
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    """A new workspace with a model server of its own."""
+    # Not a TemporaryDirectory, which every process that is forked would remove at its end.
+    directory = Path(tempfile.mkdtemp())
+    reading, writing = os.pipe()
+    server = _fork(lambda: asyncio.run(_serve(directory, writing)))
+    os.close(writing)
+    try:
+        with os.fdopen(reading) as pipe:
+            address = pipe.readline().strip()
+        yield Stage(directory, address)
+    finally:
+        os.kill(server, signal.SIGKILL)
+        os.waitpid(server, 0)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _serve(directory: Path, address: int) -> None:
+    async with ModelServer() as server:
+        _arena(directory / "script", server.base_url).script(server)
+        os.write(address, f"{server.base_url.removesuffix('/v1')}\n".encode())
+        os.close(address)
+        await asyncio.sleep(3600)
+
+
+# --- what has to hold -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The competition without a fault."""
+
+    writes: list[Write]
+    requests: int
+    kept: Any
+
+
+def undisturbed() -> Usual:
+    """Play it once, and count."""
+    with stage() as it:
+        ran = it.run("exec", TASK)
+        if ran.code:
+            raise AssertionError(f"the competition does not work here: {ran.err}")
+        return Usual(it.writes(), it.requests(), it.kept())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one fault came to."""
+
+    fault: Fault
+    what: str = "nothing"
+    """The write that failed."""
+    code: int = 0
+    told: str = ""
+    unkept: int = 0
+    """Answers that were paid for and could not be kept."""
+    seconds: float = 0.0
+    wrong: Sequence[str] = ()
+
+
+def outcome_of(fault: Fault, usual: Usual) -> Outcome:
+    """Play with this fault, go on without it, and look whether anything was lost."""
+    with stage() as it:
+        ran = it.run("exec", TASK, fault=fault)
+        hit = next((write.what for write in it.writes() if write.is_hit), "nothing")
+        unkept = it.requests() - it.answers()
+        wrong = [*_wrong_with(ran, it, hit), *(_wrong_after(it, usual) if ran.code else _wrong_with_rows(it, usual))]
+        if unkept > len(_TEAMS):
+            wrong.append(f"{unkept} answers were paid for that could not be kept")
+        return Outcome(fault, hit, ran.code, ran.told, unkept, ran.seconds, wrong)
+
+
+def _wrong_with(ran: Ran, it: Stage, hit: str) -> Iterator[str]:
+    """Whether a command ended as commands do."""
+    if ran.code not in (0, 1, 2):
+        yield f"it ended with {ran.code}: {ran.told}"
+    if "Traceback" in ran.err or "unexpected:" in ran.err or "this is a bug" in ran.err:
+        yield f"it ended in a bug: {ran.told}"
+    if ran.code and hit != "nothing" and str(it.root) not in ran.err:
+        yield f"no file is named: {ran.told}"
+    if ran.code == 2 and not any(word in ran.err for word in _REMEDIES):
+        yield f"no remedy is named: {ran.told}"
+
+
+_REMEDIES = ("make room", "writable", "another workspace", "mixseek rebuild", "mixseek resume", "move it", "the disk")
+
+
+def _wrong_after(it: Stage, usual: Usual) -> Iterator[str]:
+    """Go on without the fault."""
+    answered = it.answers()
+    before = it.requests()
+    known = it.run("history", "-f", "json")
+    if known.code:
+        yield f"history ended with {known.code}: {known.told}"
+        return
+    ids = [line["execution_id"] for line in json.loads(known.out)]
+    went_on = it.run("resume", ids[0]) if ids else it.run("exec", TASK)
+    if went_on.code and "is whole" not in went_on.err:
+        yield f"resume ended with {went_on.code}: {went_on.told}"
+        return
+    asked = it.requests() - before
+    if asked > usual.requests - answered:
+        yield f"{asked - usual.requests + answered} answers that were kept were paid for again"
+    yield from _wrong_with_rows(it, usual)
+
+
+def _wrong_with_rows(it: Stage, usual: Usual) -> Iterator[str]:
+    found = it.kept()
+    for table, rows in usual.kept.items():
+        if found[table] != rows:
+            yield f"{table} is not what it is without the fault: {_difference(rows, found[table])}"
+    for command in COMMANDS:
+        ran = it.run(*command)
+        if ran.code:
+            yield f"{' '.join(command)} ended with {ran.code}: {ran.out.strip()[-200:]} {ran.told}"
+        if "damaged" in ran.err or "Traceback" in ran.err:
+            yield f"{' '.join(command)} complains: {ran.told}"
+
+
+def _difference(usual: Sequence[Any], found: Sequence[Any]) -> str:
+    missing = [row for row in usual if row not in found]
+    more = [row for row in found if row not in usual]
+    return f"missing {str(missing)[:300]}, instead {str(more)[:300]}"
+
+
+# --- the sweep --------------------------------------------------------------------------------------------------------
+
+
+def faults_at(write: Write) -> Iterator[Fault]:
+    """All that can be wrong with the disk at one write."""
+    for error in (errno.ENOSPC, errno.EROFS, *((errno.EIO,) if write.kind == _SYNC else ())):
+        for lasts in (False, True):
+            yield Fault(write.number, error, lasts)
+
+
+def sweep(faults: Sequence[Fault], usual: Usual, at_once: int) -> Iterator[Outcome]:
+    """The outcomes of all faults, several at a time."""
+    waiting, running = list(reversed(faults)), dict[int, tuple[Fault, int]]()
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            fault = waiting.pop()
+            reading, writing = os.pipe()
+            running[_fork(lambda: _tell(outcome_of(fault, usual), writing))] = (fault, reading)  # noqa: B023 it is forked here
+            os.close(writing)
+        pid, status = os.waitpid(-1, 0)
+        fault, reading = running.pop(pid)
+        with os.fdopen(reading) as pipe:
+            told = pipe.read()
+        yield _outcome(fault, told, os.waitstatus_to_exitcode(status))
+
+
+def _tell(outcome: Outcome, to: int) -> None:
+    values = (outcome.what, outcome.code, outcome.told, outcome.unkept, outcome.seconds, list(outcome.wrong))
+    with os.fdopen(to, "w") as pipe:
+        json.dump(values, pipe)
+
+
+def _outcome(fault: Fault, told: str, code: int) -> Outcome:
+    return Outcome(fault, *json.loads(told)) if told else Outcome(fault, wrong=[f"the trial itself ended with {code}"])
+
+
+def main() -> int:
+    """Try every write; ends with exit code 1 if something was lost."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--every", type=int, default=1, help="only each so manieth fault")
+    parser.add_argument("--numbers", type=int, nargs="*", help="only at these writes")
+    parser.add_argument("--at-once", type=int, default=_AT_ONCE)
+    parser.add_argument("--verbose", action="store_true", help="tell every outcome")
+    chosen = parser.parse_args()
+    if _LIBRARY not in os.environ:
+        return run_preloaded(sys.argv[1:])
+    _import_everything()
+    usual = undisturbed()
+    print(f"{len(usual.writes)} writes, {usual.requests} requests")
+    print(_kinds(usual.writes))
+    faults = [fault for write in usual.writes for fault in faults_at(write)][:: chosen.every]
+    if chosen.numbers:
+        faults = [fault for fault in faults if fault.number in chosen.numbers]
+    codes, found, unkept, longest = Counter[int](), 0, 0, 0.0
+    for outcome in sweep(faults, usual, chosen.at_once):
+        codes[outcome.code] += 1
+        found += len(outcome.wrong)
+        unkept, longest = unkept + outcome.unkept, max(longest, outcome.seconds)
+        if chosen.verbose or outcome.wrong:
+            print(f"{outcome.fault} ({outcome.what}): {outcome.code} {outcome.seconds:.1f} s {outcome.told}", flush=True)
+        for each in outcome.wrong:
+            print(f"    {each}", flush=True)
+    ended = ", ".join(f"{count} with exit code {code}" for code, count in sorted(codes.items()))
+    print(f"{len(faults)} faults: {ended}; {unkept} answers could not be kept; the longest took {longest:.1f} s")
+    print(f"{found} losses")
+    return 1 if found else 0
+
+
+def _kinds(writes: Sequence[Write]) -> str:
+    kinds = Counter(re.sub(r"\.[0-9a-f]{32}\.", ".ID.", write.what) for write in writes)
+    return ", ".join(f"{count} {what}" for what, count in kinds.most_common())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
