@@ -6,9 +6,7 @@ Times go in and come out as UTC, JSON columns as values.
 """
 
 import asyncio
-import errno
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +34,7 @@ from mixseek.storage.database import CannotOpenError, condemn, is_damage
 from mixseek.storage.lease import Call, Claim, Connection, Worker, Write, worker_for
 from mixseek.storage.places import HeldPlace, claim
 from mixseek.storage.rebuilding import Rebuilt, journal_beside, rebuild_rows
+from mixseek.storage.remedies import is_read_only, remedied
 from mixseek.storage.result_rows import (
     attachment_rows,
     history_row,
@@ -435,24 +434,16 @@ class AggregationStore:
 
 
 def _explained(error: Exception) -> str:
-    words = str(error)
     if isinstance(error, duckdb.Error) and is_damage(error):
-        return f"{words}; the file is damaged: mixseek rebuild makes it from the journal and keeps this one"
-    if isinstance(error, PermissionError):
-        return f"{words}; make the directory and its files writable for this user, or name another workspace"
-    if any(said in words for said in _NO_ROOM):
-        return f"{words}; make room on the disk, or name another workspace"
-    return words
-
-
-_NO_ROOM = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+        return f"{error}; the file is damaged: mixseek rebuild makes it from the journal and keeps this one"
+    return remedied(error)
 
 
 def _may_pass(error: Exception) -> bool:
     """Whether another try could succeed: trouble with the disk or a conflict, not a statement that is wrong."""
-    if isinstance(error, OSError):
-        return not isinstance(error, PermissionError)
-    return isinstance(error, duckdb.IOException | duckdb.TransactionException | duckdb.FatalException)
+    if isinstance(error, PermissionError) or is_read_only(error):
+        return False
+    return isinstance(error, OSError | duckdb.IOException | duckdb.TransactionException | duckdb.FatalException)
 
 
 # --- changes that are more than rows ----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from mixseek.crash_points import reach
 from mixseek.errors import DatabaseVersionError
 from mixseek.storage.migrations import MIGRATIONS, Migration, check_version, file_version, has_results, migrate
 from mixseek.storage.rebuilding import Rebuilt, journal_beside, rebuild_rows, salvage
+from mixseek.storage.remedies import is_read_only
 from mixseek.storage.tables import TABLES
 
 __all__ = [
@@ -158,7 +159,9 @@ def _descriptor(path: Path) -> int:
 def _open_descriptor(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except PermissionError:
+    except OSError as error:
+        if not isinstance(error, PermissionError) and not is_read_only(error):
+            raise
         # Enough for whoever only reads; whoever writes hears of it from DuckDB.
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -185,6 +188,8 @@ def _create(path: Path, migrations: Sequence[Migration], *, broken: Path | None 
         journal = journal_beside(path)
         rebuilt = Rebuilt() if journal is None else rebuild_rows(connection, path, journal)
         others = {} if broken is None else salvage(connection, path, rebuilt.executions)
+        # By word: closing would leave what it cannot write in a log that is not of the name the file gets.
+        connection.execute("CHECKPOINT")
     if broken is not None:
         _give_other_name(path, broken)
     reach("results.before_name")

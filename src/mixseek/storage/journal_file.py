@@ -10,7 +10,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -27,6 +27,7 @@ from mixseek.errors import (
 from mixseek.storage.bodies import register
 from mixseek.storage.journal_log import keep_torn_log
 from mixseek.storage.journal_records import DERIVED
+from mixseek.storage.remedies import remedied, remedied_journal
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named, process_named
 
 __all__ = [
@@ -74,9 +75,12 @@ class JournalConnection(sqlite3.Connection):
 
 def open_for_writing(path: Path, wait_seconds: float) -> JournalConnection:
     """A connection that writes durably to a journal brought up to date; the file is made if there is none."""
-    if not path.exists():
-        _make(path, wait_seconds)
-    return _open_existing(path, wait_seconds)
+    try:
+        if not path.exists():
+            _make(path, wait_seconds)
+        return _open_existing(path, wait_seconds)
+    except OSError as error:
+        raise DatabaseWriteError(f"journal {str(path)!r} could not be opened: {remedied(error)}") from error
 
 
 def _make(path: Path, wait_seconds: float) -> None:
@@ -84,7 +88,9 @@ def _make(path: Path, wait_seconds: float) -> None:
     _clear_leftovers(path)
     aside = path.with_name(f".{path.name}.{uuid4().hex}.new")
     try:
-        _open_existing(aside, wait_seconds).close()
+        with closing(_open_existing(aside, wait_seconds)) as connection:
+            # By word: closing would leave what it cannot write in a log that is not of the name the file gets.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         reach("journal.before_name")
         # Unlike renaming, this fails if another process was quicker; its file is as good as ours. It also fails where
         # the file system knows no links; the journal is then made in its place after all.
@@ -92,7 +98,8 @@ def _make(path: Path, wait_seconds: float) -> None:
             path.hardlink_to(aside)
         _sync_directory(path.parent)
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def _clear_leftovers(path: Path) -> None:
@@ -145,7 +152,7 @@ def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | No
     if not path.exists() or path.stat().st_size == 0:
         return None
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=wait_seconds, check_same_thread=False
+        f"{path.absolute().as_uri()}?{_mode_for_reading(path)}", uri=True, timeout=wait_seconds, check_same_thread=False
     )
     connection.row_factory = sqlite3.Row
     register(connection)
@@ -160,6 +167,19 @@ def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | No
         return connection
     connection.close()
     return None
+
+
+def _mode_for_reading(path: Path) -> str:
+    """Readers share a file beside the journal, which they make; where they cannot, the journal has to be whole."""
+    log, shared = (path.with_name(f"{path.name}-{ending}") for ending in ("wal", "shm"))
+    if shared.exists() or os.access(path.parent, os.W_OK):
+        return "mode=ro"
+    if log.exists() and log.stat().st_size:
+        raise DatabaseReadError(
+            f"journal {str(path)!r} has a log, {log.name!r}, that can be read only where files can be made beside it: "
+            "make the directory writable, or copy the workspace"
+        )
+    return "mode=ro&immutable=1"
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
@@ -403,7 +423,7 @@ def _translated(path: Path, error: sqlite3.Error, kind: type[StorageError], verb
             f"journal {str(path)!r} is damaged ({error}); nothing was deleted: move it aside together with "
             f"'{path.name}-wal' and '{path.name}-shm'"
         )
-    return kind(f"journal {str(path)!r} could not be {verb}: {error}")
+    return kind(f"journal {str(path)!r} could not be {verb}: {remedied_journal(error, code)}")
 
 
 def _primary_code(error: sqlite3.Error) -> int:
