@@ -4,13 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := dev code keyring local logfire mcp otel web
 
-.PHONY: demo test check check-lint check-format check-types check-imports docs transcripts soak bench format constraints clean bubblewrap chromium
+.PHONY: demo test check check-lint check-format check-types check-imports docs transcripts soak bench format constraints clean bubblewrap chromium compiler
 
 demo: .venv/ready
 	@$(BIN)/mixseek demo
 
 # The many processes that tests start would each compile the sources anew where the environment forbids to keep bytecode.
-test: .venv/ready bubblewrap chromium
+test: .venv/ready bubblewrap chromium compiler
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 4 --dist worksteal
 
 # All at once; what each has to say stands together, and whichever fails, the others are told of too.
@@ -38,7 +38,7 @@ transcripts: .venv/ready
 	MIXSEEK_WRITE_TRANSCRIPTS=1 $(BIN)/pytest -q tests/cli/test_user_errors.py
 
 # The large counts; minutes, not seconds. What it prints is kept with the date and the command that made it.
-soak: .venv/ready bubblewrap
+soak: .venv/ready bubblewrap compiler
 	@mkdir -p docs/evidence
 	$(BIN)/python -m soak | tee docs/evidence/soak.txt
 
@@ -76,6 +76,17 @@ chromium:
 		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-noto-cjk > /dev/null; } || true; \
 	fi
 	@command -v chromium > /dev/null || echo "chromium is not there: apt-get install chromium fonts-noto-cjk" >&2
+
+# Makes the small library that lets writes fail. Where it is missing and cannot be installed the test that needs it fails.
+compiler:
+	@command -v cc > /dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "installing a C compiler"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get install -qq -y --no-install-recommends gcc libc6-dev > /dev/null 2>&1 || \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends gcc libc6-dev > /dev/null; } || true; \
+	fi
+	@command -v cc > /dev/null || echo "there is no C compiler: apt-get install gcc libc6-dev" >&2
 
 clean:
 	rm -rf .venv build dist

@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
+from importlib import import_module, reload
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import ProxyHandler, build_opener
 
+from mixseek import crash_points
 from mixseek.cli import main as mixseek
 from mixseek.storage import aggregation_store
 from mixseek.storage.journal import Journal
@@ -40,7 +41,7 @@ from mixseek.testing import ModelServer
 from soak.arena import TASK, Arena, Team
 from soak.mortals import PRELOADED, answers_kept, kept
 
-__all__ = ["COMMANDS", "Fault", "Ran", "Stage", "compiler_is_missing"]
+__all__ = ["compiler_is_missing", "run_preloaded"]
 
 _SOURCE: Final = Path(__file__).with_name("disk_faults.c")
 _LIBRARY: Final = "MIXSEEK_DISK_FAULTS"
@@ -129,7 +130,19 @@ class Ran:
 
 def _import_everything() -> None:
     """What commands import when they are run, so that those that are forked need not."""
-    for name in ("exec", "resume", "history", "show", "board", "export", "delete", "journal", "rebuild", "prune"):
+    for name in (
+        "exec",
+        "resume",
+        "history",
+        "show",
+        "board",
+        "export",
+        "delete",
+        "journal",
+        "rebuild",
+        "prune",
+        "rejudge",
+    ):
         import_module(f"mixseek.cli.{name}")
     for name in PRELOADED:
         import_module(name)
@@ -381,11 +394,33 @@ def _difference(usual: Sequence[Any], found: Sequence[Any]) -> str:
 # --- the sweep --------------------------------------------------------------------------------------------------------
 
 
-def faults_at(write: Write) -> Iterator[Fault]:
+def faults_at(write: Write) -> list[Fault]:
     """All that can be wrong with the disk at one write."""
-    for error in (errno.ENOSPC, errno.EROFS, *((errno.EIO,) if write.kind == _SYNC else ())):
-        for lasts in (False, True):
-            yield Fault(write.number, error, lasts)
+    errors = (errno.ENOSPC, errno.EROFS, *((errno.EIO,) if write.kind == _SYNC else ()))
+    return [Fault(write.number, error, lasts) for error in errors for lasts in (False, True)]
+
+
+def in_turn(writes: Sequence[Write]) -> Iterator[Fault]:
+    """One fault for each write, another one each time; of the journal's log, whose writes are alike, each eighth."""
+    frames = Counter[str]()
+    for count, write in enumerate(writes):
+        if write.what == _FRAME:
+            frames[write.what] += 1
+            if frames[write.what] % 8 != 1:
+                continue
+        faults = faults_at(write)
+        yield faults[count % len(faults)]
+
+
+_FRAME = "pwrite /journal.db-wal"
+
+
+def named(words: str, writes: Sequence[Write]) -> Fault:
+    """The fault that is meant by "no space, pwrite /journal.db-wal, 100", or "read-only from, rename, 1"."""
+    error, what, number = words.split(", ")
+    code = next(code for code, name in ERRORS.items() if name == error.removesuffix(" from"))
+    there = [write.number for write in writes if what in write.what]
+    return Fault(there[int(number) - 1], code, error.endswith(" from"))
 
 
 def sweep(faults: Sequence[Fault], usual: Usual, at_once: int) -> Iterator[Outcome]:
@@ -414,11 +449,84 @@ def _outcome(fault: Fault, told: str, code: int) -> Outcome:
     return Outcome(fault, *json.loads(told)) if told else Outcome(fault, wrong=[f"the trial itself ended with {code}"])
 
 
+# --- disks that are read-only from the beginning ----------------------------------------------------------------------
+
+_NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
+_READ_ONLY, _REMOUNT, _BIND, _PRIVATE = 0x1, 0x20, 0x1000, 0x44000
+_READING: Final = (
+    "history",
+    "show last",
+    "board last",
+    "board",
+    "export last -f md",
+    "journal tail last",
+    "journal calls last",
+    "journal verify",
+    "whatif last --stop-rule max_rounds=1",
+    "prune --dry-run",
+)
+_WRITING: Final = (
+    "exec task",
+    "resume last",
+    "prune --older-than 0h",
+    "rebuild",
+    "delete last --yes",
+    "rejudge last --evaluator configs/evaluator.toml",
+)
+
+
+def mount_read_only(root: Path) -> None:
+    """Let this process, and no other, see ``root`` as on a disk that takes no writes."""
+    system, path = ctypes.CDLL(None, use_errno=True), os.fsencode(root)
+    steps = (
+        system.unshare(_NEW_MOUNTS | (_NEW_USER if os.geteuid() else 0)),
+        system.mount(b"none", b"/", None, _PRIVATE, None),
+        system.mount(path, path, None, _BIND, None),
+        system.mount(b"none", path, None, _REMOUNT | _BIND | _READ_ONLY, None),
+    )
+    if any(steps):
+        raise OSError(ctypes.get_errno(), "a read-only mount cannot be made here")
+
+
+def wrong_on_a_read_only_disk() -> Iterator[str]:
+    """A workspace whose run has ended, and one whose run was killed: reading works, writing is refused and free."""
+    with stage() as it:
+        it.run("exec", TASK)
+        yield from _wrong_where_nothing_is_written(it, (*_READING, *_WRITING))
+        it.run("exec", TASK, before=_die_in_the_second_round)
+        yield from _wrong_where_nothing_is_written(it, (*_READING, *_WRITING))
+        (it.root / "journal.db-shm").unlink()
+        found = it.run("journal", "verify", before=lambda: mount_read_only(it.root))
+        if found.code != 2 or "copy the workspace" not in found.err:
+            yield f"a log that cannot be read is not named: {found.code} {found.told}"
+
+
+def _die_in_the_second_round() -> None:
+    os.environ[crash_points.CRASH_AT] = "round.kept:2"
+    # What other modules imported from it looks its choice up in the module, which this makes anew.
+    reload(crash_points)
+
+
+def _wrong_where_nothing_is_written(it: Stage, commands: Sequence[str]) -> Iterator[str]:
+    for command in commands:
+        before = it.requests()
+        ran = it.run(*command.split(), before=lambda: mount_read_only(it.root))
+        if it.requests() != before:
+            yield f"{command}: asked a model whose answer cannot be kept"
+        if command in _READING and (ran.code or ran.err):
+            yield f"{command}: ended with {ran.code}: {ran.told}"
+        if command in _WRITING and (ran.code != 2 or not any(word in ran.err for word in (*_REMEDIES, "is whole"))):
+            yield f"{command}: ended with {ran.code}, and says no remedy: {ran.told}"
+        if "Traceback" in ran.err or "unexpected" in ran.err:
+            yield f"{command}: ended in a bug: {ran.told}"
+
+
 def main() -> int:
     """Try every write; ends with exit code 1 if something was lost."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", action="store_true", help="every fault at every write: hours")
+    parser.add_argument("--fault", nargs="*", help='only these, as "no space, rename /mixseek.db, 1"')
     parser.add_argument("--every", type=int, default=1, help="only each so manieth fault")
-    parser.add_argument("--numbers", type=int, nargs="*", help="only at these writes")
     parser.add_argument("--at-once", type=int, default=_AT_ONCE)
     parser.add_argument("--verbose", action="store_true", help="tell every outcome")
     chosen = parser.parse_args()
@@ -426,26 +534,37 @@ def main() -> int:
         return run_preloaded(sys.argv[1:])
     _import_everything()
     usual = undisturbed()
-    print(f"{len(usual.writes)} writes, {usual.requests} requests")
-    print(_kinds(usual.writes))
-    faults = [fault for write in usual.writes for fault in faults_at(write)][:: chosen.every]
-    if chosen.numbers:
-        faults = [fault for fault in faults if fault.number in chosen.numbers]
-    codes, found, unkept, longest = Counter[int](), 0, 0, 0.0
-    for outcome in sweep(faults, usual, chosen.at_once):
-        codes[outcome.code] += 1
-        found += len(outcome.wrong)
-        unkept, longest = unkept + outcome.unkept, max(longest, outcome.seconds)
-        if chosen.verbose or outcome.wrong:
-            print(
-                f"{outcome.fault} ({outcome.what}): {outcome.code} {outcome.seconds:.1f} s {outcome.told}", flush=True
-            )
-        for each in outcome.wrong:
-            print(f"    {each}", flush=True)
-    ended = ", ".join(f"{count} with exit code {code}" for code, count in sorted(codes.items()))
-    print(f"{len(faults)} faults: {ended}; {unkept} answers could not be kept; the longest took {longest:.1f} s")
-    print(f"{found} losses")
+    print(f"{len(usual.writes)} writes, {usual.requests} requests: {_kinds(usual.writes)}", flush=True)
+    found = list(wrong_on_a_read_only_disk())
+    print(
+        *found,
+        f"{len(_READING) + len(_WRITING)} commands on a read-only disk, {len(found)} losses",
+        sep="\n",
+        flush=True,
+    )
+    if chosen.fault is not None:
+        faults = [named(words, usual.writes) for words in chosen.fault]
+    else:
+        each = in_turn(usual.writes) if not chosen.all else (f for write in usual.writes for f in faults_at(write))
+        faults = list(each)[:: chosen.every]
+    found += _told(sweep(faults, usual, chosen.at_once), verbose=chosen.verbose)
     return 1 if found else 0
+
+
+def _told(outcomes: Iterator[Outcome], *, verbose: bool) -> list[str]:
+    """Print what became of the faults; returns what was wrong."""
+    codes, wrong, unkept, longest = Counter[int](), list[str](), 0, 0.0
+    for outcome in outcomes:
+        codes[outcome.code] += 1
+        wrong += outcome.wrong
+        unkept, longest = unkept + outcome.unkept, max(longest, outcome.seconds)
+        if verbose or outcome.wrong:
+            ended = f"{outcome.code} after {outcome.seconds:.1f} s: {outcome.told}"
+            print(f"{outcome.fault} ({outcome.what}): {ended}", *outcome.wrong, sep="\n    ", flush=True)
+    ended = ", ".join(f"{count} with exit code {code}" for code, count in sorted(codes.items()))
+    print(f"{codes.total()} faults: {ended}; {unkept} answers could not be kept; the longest took {longest:.1f} s")
+    print(f"{len(wrong)} losses")
+    return wrong
 
 
 def _kinds(writes: Sequence[Write]) -> str:

@@ -13,9 +13,10 @@ import pytest
 from mixseek.errors import ConfigurationError
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
-from mixseek.report.reading import best_results, find_execution, list_executions, load_execution
+from mixseek.report.reading import best_results, find_execution, find_unfinished, list_executions, load_execution
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.playing import is_playing
+from mixseek.storage.pruning import prunable
 from mixseek.testing import Match, Script, scripted, write_workspace
 from mixseek.workspace import Workspace
 from tests.storage.old_schema import OLD
@@ -182,6 +183,43 @@ async def test_a_run_that_goes_on_or_was_interrupted_is_unfinished_and_told_as_f
     assert second.started_at is not None
     assert [(line.role, line.requests) for line in second.bill] == [("leader", 1)], "no table has it, the journal does"
     assert record.usage.requests == 5
+
+
+async def test_an_execution_that_was_gone_on_with_has_no_status_of_before(tmp_path: Path) -> None:
+    reached = asyncio.Event()
+
+    async def never_score(call: Any) -> str:
+        reached.set()
+        await asyncio.sleep(3600)
+        return ""
+
+    def prepare(script: Script) -> None:
+        script.on(Match("leader-a"), lambda call: "a poor answer" if call.tool_results else None)
+        script.on(Match("judge", contains="poor"), lambda call: "no score")
+
+    await play(tmp_path, prepare=prepare, execution_id="again")
+    workspace = Workspace(tmp_path)
+    assert [line.status for line in await list_executions(workspace)] == ["partial_failure"]
+    with scripted() as script:
+        script.on(Match("judge"), never_score)
+        resumed = Orchestrator(load_orchestrator_settings("configs/orchestrator.toml", tmp_path)).resume("again")
+        task = asyncio.create_task(resumed)
+        await asyncio.wait_for(reached.wait(), timeout=60)
+        [line] = await list_executions(workspace)
+        assert (line.status, line.is_running) == ("unfinished", True)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    [line] = await list_executions(workspace)
+    record = await load_execution(workspace, "again")
+    assert (line.status, line.is_running, record.status, record.user_prompt) == (
+        "unfinished",
+        False,
+        "unfinished",
+        TASK,
+    )
+    assert await find_unfinished(workspace) == "again"
+    assert prunable(workspace.journal) == []
 
 
 async def test_a_run_whose_last_write_failed_is_finished_by_its_journal(tmp_path: Path) -> None:

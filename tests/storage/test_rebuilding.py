@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ import duckdb
 import pytest
 
 from mixseek.errors import DatabaseReadError
+from mixseek.records import MemberSubmissionsRecord
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.executions import StoredExecutions
 from mixseek.storage.tables import TABLES
@@ -116,6 +118,55 @@ async def test_a_broken_file_is_kept_under_another_name_and_what_it_still_tells_
     assert kept.read_bytes()[4096:] == whole[4096:]
     assert f"the broken file is kept as {kept.name}" in caplog.text
     assert "leader_board" in caplog.text
+
+
+async def test_rows_of_others_are_taken_from_all_tables_of_a_damaged_file_but_the_damaged_one(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await small_run(tmp_path, server)
+    before = all_rows(tmp_path)
+    message = random.Random(0).randbytes(200_000).hex()
+    async with AggregationStore(tmp_path) as store:
+        await store.save_to_leader_board("of another", "x", "X", 1, "text", score=1.0)
+        record = MemberSubmissionsRecord(execution_id="of another", team_id="x", team_name="X", round_number=1)
+        await store.save_aggregation("of another", record, [message])
+    damage(tmp_path / "mixseek.db", "round_history")
+    with caplog.at_level(logging.WARNING):
+        async with AggregationStore(tmp_path) as store:
+            with pytest.raises(DatabaseReadError, match="mixseek rebuild makes it from the journal"):
+                await store.load_round_history("of another", "x", 1)
+            await store.rebuild()
+    after = all_rows(tmp_path)
+    assert [row[0] for row in after["leader_board"] if row not in before["leader_board"]] == ["of another"]
+    assert {**after, "leader_board": before["leader_board"]} == before
+    assert "of other executions 1 rows were taken over, but round_history could not be read" in caplog.text
+
+
+def damage(file: Path, table: str) -> None:
+    """Change a byte in a block of the file in which nothing but rows of one table is."""
+    whole = file.read_bytes()
+    for at in range(_FIRST_BLOCK + 1000, len(whole), _BLOCK):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        if unreadable(file) == [table]:
+            return
+    raise AssertionError(f"no block has only rows of {table}")
+
+
+_FIRST_BLOCK, _BLOCK = 3 * 4096, 262144
+
+
+def unreadable(file: Path) -> list[str]:
+    found = []
+    try:
+        with duckdb.connect(file, read_only=True) as db:
+            for table in TABLES:
+                try:
+                    db.execute(f"SELECT {', '.join(table.columns)} FROM {table.name}").fetchall()
+                except duckdb.Error:
+                    found.append(table.name)
+    except duckdb.Error:
+        return ["all"]
+    return found
 
 
 async def test_a_file_that_nobody_can_rebuild_is_left_as_it_is(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ LAST = "last"
 """The name of the execution that was started last."""
 
 _MOST_NAMED = 5
-_ENDS = ("RunFinished", "RunInterrupted", "RunResumed")
+_ENDS = ("RunFinished", "RunInterrupted")
 
 
 async def list_executions(workspace: Workspace, *, lock_wait_seconds: float = 60) -> list[ExecutionLine]:
@@ -110,6 +110,9 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
     async with Journal(workspace.journal) as journal:
         kept = await _if_readable(_read_journal(journal, execution_id), _Kept())
         stored = await StoredExecutions(workspace.database).rows_of(execution_id, members=kept.started is None)
+        if kept.is_resumed:
+            # What it came to before is not how it stands.
+            stored = replace(stored, summary=None)
         if _has_budget(kept.begun.get("configuration")):
             lost = await _if_readable(_read_lost(journal, execution_id), ())
             kept = replace(kept, lost=lost)
@@ -155,10 +158,12 @@ async def _line(
     known = stored or StoredExecution(execution_id=execution_id)
     status: Status | None = known.status
     seconds = known.seconds
-    if status is None and journal is not None:
-        # The last write may have failed, and an interrupted run has none; the journal then still has the end.
+    if status != "completed" and journal is not None:
+        # The last write may have failed, and an interrupted run has none; the journal then still has the end. One that
+        # ended with teams that failed may have been gone on with.
         kept = await _if_readable(_read_journal(journal, execution_id, members=False), _Kept())
-        status, seconds = kept.status, kept.seconds
+        if status is None or kept.is_resumed:
+            status, seconds = kept.status, kept.seconds
     return ExecutionLine(
         execution_id=execution_id,
         user_prompt=known.user_prompt or (run.user_prompt if run else ""),
@@ -205,6 +210,8 @@ class _Kept:
     started: JournalEvent | None = None
     summary: Mapping[str, Any] | None = None
     """Of a run that came to its end or was interrupted."""
+    is_resumed: bool = False
+    """Whether it was gone on with after its last end, and has no other end yet."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """Why teams failed."""
     members: Mapping[_Place, tuple[MemberCall, ...]] = field(default_factory=dict)
@@ -246,10 +253,11 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
     by_kind = {event.kind: event for event in events}
     # A run that goes on after an interruption has an end again when it is told of one.
     ends = [event for event in events if event.kind in ("RunResumed", *_ENDS)]
-    latest = ends[-1] if ends and ends[-1].kind in _ENDS else None
+    latest = ends[-1] if ends else None
     return _Kept(
         started=by_kind.get("RunStarted"),
         summary=_told(latest).get("summary") if latest else None,
+        is_resumed=latest is not None and latest.kind == "RunResumed",
         failures=_failures(events),
         members=_by_place(await journal.member_calls(execution_id)) if members else {},
     )

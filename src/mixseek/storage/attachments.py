@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mixseek.errors import StorageError
 from mixseek.records import Attachment, AttachmentInfo
+from mixseek.storage.remedies import remedied
 
 __all__ = ["keep_attachments", "read_kept_attachments"]
 
@@ -18,7 +19,7 @@ def keep_attachments(directory: Path, attachments: Iterable[Attachment]) -> None
             _keep(directory, attachment)
         except OSError as error:
             raise StorageError(
-                f"attachment {attachment.name!r} could not be kept in {str(directory)!r}: {error}"
+                f"attachment {attachment.name!r} could not be kept in {str(directory)!r}: {remedied(error)}"
             ) from error
 
 

@@ -28,6 +28,7 @@ from mixseek.records import (
 from mixseek.storage.database import CannotOpenError, DamagedError
 from mixseek.storage.lease import Call, Connection, Look, worker_for
 from mixseek.storage.rebuilding import journal_beside
+from mixseek.storage.remedies import remedied
 from mixseek.storage.rows import as_dicts, submissions_record
 
 __all__ = ["ExecutionRows", "StoredBest", "StoredExecution", "StoredExecutions", "execution_ids"]
@@ -123,7 +124,7 @@ class StoredExecutions:
                 return False
             await worker_for(self._path).do(Call(lambda _: None, self._lock_wait_seconds))
         except (StorageError, CannotOpenError, duckdb.Error, OSError) as error:
-            logger.warning("%s could not be made from the journal: %s", self._path, error)
+            logger.warning("%s could not be made from the journal: %s", self._path, remedied(error))
             return False
         return True
 
@@ -136,7 +137,7 @@ class StoredExecutions:
         except CannotOpenError as error:
             raise DatabaseReadError(str(error)) from error
         except (duckdb.Error, OSError, ValidationError, ValueError) as error:
-            raise DatabaseReadError(f"cannot read {str(self._path)!r}: {error}") from error
+            raise DatabaseReadError(f"cannot read {str(self._path)!r}: {remedied(error)}") from error
         return cast("T", found)
 
 

@@ -196,6 +196,9 @@ def _shown(line: ModelUsage | None) -> str:
     return f"{line.requests} requests, {line.input_tokens} + {line.output_tokens} tokens{cost}"
 
 
-_ENDED = "SELECT DISTINCT execution_id FROM events WHERE kind = 'RunFinished'"
+# Of one that was gone on with since, more calls may be paid than its bill has.
+_ENDED = """
+    SELECT execution_id FROM events WHERE kind IN ('RunFinished', 'RunResumed')
+    GROUP BY execution_id HAVING max(position) = max(iif(kind = 'RunFinished', position, 0))"""
 _PAID = """
     SELECT execution_id, team_id, round_number, role, agent_name, model, cost_usd, usage FROM calls ORDER BY id"""

@@ -6,6 +6,7 @@ may not.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -103,7 +104,9 @@ def _apply(db: duckdb.DuckDBPyConnection, number: int, migration: Migration) -> 
         db.commit()
         reach("results.after_migration")
     except BaseException:
-        db.rollback()
+        # A commit that failed has already ended the transaction.
+        with suppress(duckdb.Error):
+            db.rollback()
         raise
 
 

@@ -11,6 +11,8 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
+from mixseek.errors import DatabaseWriteError
+from mixseek.storage.remedies import remedied
 from mixseek.storage.turn import close_descriptor, lock_bytes, open_lock_file
 
 __all__ = ["Playing", "is_playing"]
@@ -23,7 +25,10 @@ class Playing:
 
     def __init__(self, database: Path, execution_id: str) -> None:
         self._byte, self._pid = _byte_of(execution_id), os.getpid()
-        self._fd: int | None = open_lock_file(_lock_file(database))
+        try:
+            self._fd: int | None = open_lock_file(_lock_file(database))
+        except OSError as error:
+            raise DatabaseWriteError(f"cannot write {str(database)!r}: {remedied(error)}") from error
         try:
             lock_bytes(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB, self._byte, 1)
         except BaseException:

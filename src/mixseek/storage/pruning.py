@@ -103,7 +103,7 @@ def _size(journal: Path) -> int:
 
 
 _MEMBERS_RESULTS = "SELECT id, result FROM tool_results WHERE execution_id = ? AND role = 'leader'"
-# A later end counts: an execution that was resumed is as old as its last end.
+# A later end counts: an execution that was resumed is as old as its last end, and has none while it goes on.
 _PRUNABLE = """
     SELECT e.execution_id, max(e.at) AS ended_at,
         (SELECT count(*) FROM calls AS c WHERE c.execution_id = e.execution_id) AS calls,
@@ -114,4 +114,6 @@ _PRUNABLE = """
         + (SELECT ifnull(sum(length(text)), 0) FROM prompts AS p WHERE p.execution_id = e.execution_id) AS size
     FROM events AS e WHERE e.kind = 'RunFinished'
         AND NOT EXISTS (SELECT 1 FROM pruned AS p WHERE p.execution_id = e.execution_id)
+        AND NOT EXISTS (SELECT 1 FROM events AS r WHERE r.execution_id = e.execution_id AND (r.team_id IS NULL) = 1
+            AND ifnull(r.team_id, '') = '' AND r.kind = 'RunResumed' AND r.position > e.position)
     GROUP BY e.execution_id ORDER BY ended_at DESC, e.execution_id"""

@@ -44,7 +44,7 @@ def remedied(error: Exception) -> str:
     remedy = known or next((what for code, what in _BY_ERROR.items() if os.strerror(code) in words), None)
     if remedy is None and _FAILED_SYNC in words:
         remedy = _BROKEN
-    return f"{words}; {remedy}" if remedy else words
+    return f"{words}; {remedy}" if remedy and remedy not in words else words
 
 
 def remedied_journal(error: sqlite3.Error, code: int) -> str:

@@ -1,0 +1,19 @@
+"""A few of the faults that ``python -m soak.disks`` lets each write of a competition meet."""
+
+import pytest
+
+from soak.disks import compiler_is_missing, run_preloaded
+
+
+def test_full_read_only_and_broken_disks_lose_nothing_and_are_named(capfd: pytest.CaptureFixture[str]) -> None:
+    assert compiler_is_missing() is None
+    faults = [
+        "no space, pwrite /journal.db-wal, 150",
+        "read-only, pwrite /.journal.db., 10",
+        "broken from, fdatasync /journal.db-wal, 30",
+    ]
+    code = run_preloaded(["--at-once", "2", "--fault", *faults])
+    assert code == 0, capfd.readouterr().out
+    told = capfd.readouterr().out
+    assert "commands on a read-only disk, 0 losses" in told
+    assert "3 faults: " in told
