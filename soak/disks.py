@@ -35,7 +35,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from mixseek import crash_points
 from mixseek.cli import main as mixseek
-from mixseek.storage import aggregation_store
+from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.journal import Journal
 from mixseek.testing import ModelServer
 from soak.arena import TASK, Arena, Team
@@ -256,8 +256,8 @@ class Stage:
 
 def _hurry() -> None:
     """Retries of writes without their seconds of waiting."""
-    aggregation_store.AggregationStore.__init__.__kwdefaults__["retry_delays_seconds"] = (0.01, 0.02, 0.04)
-    Journal.__init__.__kwdefaults__["retry_delays"] = (0.01, 0.02, 0.04)
+    for kind, name in ((AggregationStore, "retry_delays_seconds"), (Journal, "retry_delays")):
+        (kind.__init__.__kwdefaults__ or {})[name] = (0.01, 0.02, 0.04)
 
 
 def _arena(root: Path, base_url: str) -> Arena:

@@ -416,7 +416,7 @@ class AggregationStore:
 
     async def _try(self, make_job: Callable[[], Write | Call]) -> None:
         self._check_open(DatabaseWriteError)
-        for delay in (*self._retry_delays_seconds, None):
+        for number, delay in enumerate((*self._retry_delays_seconds, None)):
             try:
                 await self._worker.do(make_job())
             except CannotOpenError as error:
@@ -424,7 +424,8 @@ class AggregationStore:
             except (duckdb.Error, OSError) as error:
                 if delay is None or not _may_pass(error):
                     raise DatabaseWriteError(f"cannot write {str(self.db_path)!r}: {_explained(error)}") from error
-                logger.warning("writing %s failed and is tried again in %g s: %s", self.db_path, delay, error)
+                level = logging.DEBUG if number else logging.WARNING
+                logger.log(level, "writing %s failed and is tried again in %g s: %s", self.db_path, delay, error)
                 await asyncio.sleep(delay)
             else:
                 return

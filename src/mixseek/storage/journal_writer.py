@@ -86,6 +86,8 @@ class JournalWriter:
     _thread: threading.Thread | None = None
     _connection: JournalConnection | None = None
     _identity: tuple[int, int] | None = None
+    _is_told: bool = False
+    """Whether it was said that writing fails, since it last went well."""
 
     def __post_init__(self) -> None:
         # Reentrant, because the garbage collector may close a journal in the middle of anything.
@@ -240,14 +242,20 @@ class JournalWriter:
         while ready:
             try:
                 self._write(ready)
+                self._is_told = False
                 return
             except sqlite3.Error as error:
                 self._close_file()
                 delay = next(delays, None) if may_pass(error) else None
                 if delay is None:
                     raise write_error(self.path, error) from error
-                _log.warning("journal %s: %s; trying again in %s s", self.path, error, delay)
+                _log.log(self._level_of_news(), "journal %s: %s; trying again in %s s", self.path, error, delay)
                 time.sleep(delay)
+
+    def _level_of_news(self) -> int:
+        """That writing fails is news once: every team would say so again and again."""
+        is_told, self._is_told = self._is_told, True
+        return logging.DEBUG if is_told else logging.WARNING
 
     def _write(self, ready: list[_Waiting]) -> None:
         for waiting in ready:
