@@ -10,7 +10,9 @@ demo: .venv/ready
 	@$(BIN)/mixseek demo
 
 # The many processes that tests start would each compile the sources anew where the environment forbids to keep bytecode.
+# It is made beforehand: a process whose files may not grow, as on a full disk, would leave it cut off.
 test: .venv/ready bubblewrap chromium compiler
+	$(BIN)/python -m compileall -q -j 0 src soak
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n 4 --dist worksteal
 
 # All at once; what each has to say stands together, and whichever fails, the others are told of too.

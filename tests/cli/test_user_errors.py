@@ -933,6 +933,8 @@ def _in_child(place: Place, arguments: tuple[str, ...]) -> tuple[int, str, str]:
         [sys.executable, "-m", "mixseek", *arguments],
         capture_output=True,
         text=True,
+        # Bytecode would be cut off as well, and so be broken for all that come later.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         preexec_fn=bound,
         timeout=SAFETY_SECONDS,
         check=False,
