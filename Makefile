@@ -57,38 +57,29 @@ constraints: .venv/ready
 		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --annotation-style=line \
 		--output-file constraints.txt pyproject.toml
 
+# Has a command from Debian's packages: $(1) the command, $(2) the packages it comes with.
+define installed
+	@command -v $(1) > /dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "installing $(2)"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get install -qq -y --no-install-recommends $(2) > /dev/null 2>&1 || \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends $(2) > /dev/null; } || true; \
+	fi
+	@command -v $(1) > /dev/null || echo "$(1) is not there: apt-get install $(2)" >&2
+endef
+
 # The sandbox for full Python. Where it is missing and cannot be installed its tests are skipped, and one fails to say so.
 bubblewrap:
-	@command -v bwrap > /dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
-		echo "installing bubblewrap"; \
-		export DEBIAN_FRONTEND=noninteractive; \
-		apt-get install -qq -y --no-install-recommends bubblewrap > /dev/null 2>&1 || \
-		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends bubblewrap > /dev/null; } || true; \
-	fi
-	@command -v bwrap > /dev/null || echo "bubblewrap is not there: apt-get install bubblewrap" >&2
+	$(call installed,bwrap,bubblewrap)
 
 # The browser that opens reports in tests. Where it is missing and cannot be installed its tests are skipped, and one fails to say so.
 chromium:
-	@command -v chromium > /dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
-		echo "installing chromium"; \
-		export DEBIAN_FRONTEND=noninteractive; \
-		apt-get install -qq -y --no-install-recommends chromium fonts-noto-cjk > /dev/null 2>&1 || \
-		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-noto-cjk > /dev/null; } || true; \
-	fi
-	@command -v chromium > /dev/null || echo "chromium is not there: apt-get install chromium fonts-noto-cjk" >&2
+	$(call installed,chromium,chromium fonts-noto-cjk)
 
 # Makes the small library that lets writes fail. Where it is missing and cannot be installed the test that needs it fails.
 compiler:
-	@command -v cc > /dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
-		echo "installing a C compiler"; \
-		export DEBIAN_FRONTEND=noninteractive; \
-		apt-get install -qq -y --no-install-recommends gcc libc6-dev > /dev/null 2>&1 || \
-		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends gcc libc6-dev > /dev/null; } || true; \
-	fi
-	@command -v cc > /dev/null || echo "there is no C compiler: apt-get install gcc libc6-dev" >&2
+	$(call installed,cc,gcc libc6-dev)
 
 clean:
 	rm -rf .venv build dist
