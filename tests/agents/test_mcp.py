@@ -23,7 +23,7 @@ from mixseek.config.schema import McpServerSettings, MemberAgentConfig
 from mixseek.errors import ConfigurationError, ToolError
 from mixseek.events import Event, ToolCalled, ToolFinished
 from mixseek.redaction import Redactor
-from mixseek.testing import ModelServer, ToolCall
+from mixseek.testing import ModelServer, ToolCall, scripted
 from mixseek.workspace import Workspace
 from tests.agents.tool_rounds import arena_with, submission_of, uses
 
@@ -404,7 +404,7 @@ async def test_a_function_and_a_tool_of_a_server_that_clash_are_told(tmp_path: P
     config = MemberAgentConfig.model_validate(fields)
     member = MemberAgentFactory.create_agent(config, workspace=Workspace(tmp_path))
     assert isinstance(member, PlainMemberAgent)
-    with pytest.raises(ConfigurationError, match="member 'm' has two tools named 'shop_price'"):
+    with scripted(), pytest.raises(ConfigurationError, match="member 'm' has two tools named 'shop_price'"):
         await member.initialize()
     assert servers_running() == []
 
