@@ -1,8 +1,8 @@
 /* Lets chosen writes of a process fail, as they do on a full, read-only or broken disk.
 
-   Preloaded into a process and its children. Every call that changes files below one directory is counted; from the
-   moment a fault is armed, the call with the chosen number fails with the chosen error, or it and all that follow.
-   Without a fault all calls are counted and passed on. */
+   Preloaded into a process and its children. Every call that changes files below one directory can be listed; of those
+   in whose line of the list a text is found, such as "rename /mixseek.db", the one with the chosen number fails with the
+   chosen error, or it and all calls that follow. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,20 +26,20 @@ static long chosen;
 static int error_number;
 static int lasts;
 static int log_to = -1;
+static char wanted[256];
 static atomic_long counted;
+static atomic_int has_begun;
 
-/* Counts from now on below `directory`; `number` 0 lets nothing fail. What is counted is written to `log`, if it is one. */
-void disk_faults_arm(const char *directory, long number, int error, int from_there_on, int log) {
+/* From now on below `directory`; `number` 0 lets nothing fail. What is called is listed in `log`. */
+void disk_faults_arm(const char *directory, const char *text, long number, int error, int from_there_on, int log) {
     strncpy(root, directory, sizeof root - 1);
     root_length = strlen(root);
+    strncpy(wanted, text, sizeof wanted - 1);
     chosen = number;
     error_number = error;
     lasts = from_there_on;
     log_to = log;
-    atomic_store(&counted, 0);
 }
-
-long disk_faults_counted(void) { return atomic_load(&counted); }
 
 static ssize_t (*real_write)(int, const void *, size_t);
 
@@ -82,18 +82,25 @@ static int refuses(enum kind kind) {
     }
 }
 
+static int is_chosen(const char *line) {
+    if (!chosen || !strstr(line, wanted)) return 0;
+    if (atomic_fetch_add(&counted, 1) + 1 != chosen) return 0;
+    atomic_store(&has_begun, 1);
+    return 1;
+}
+
 static int fails(enum kind kind, const char *what, const char *path) {
     if (!root_length || !is_below(path)) return 0;
-    long number = atomic_fetch_add(&counted, 1) + 1;
-    int is_hit = chosen && (lasts ? number >= chosen : number == chosen) && refuses(kind);
-    if (log_to >= 0) {
-        char line[PATH_MAX + 64];
-        int length = snprintf(line, sizeof line, "%ld %d %d %s %s\n", number, kind, is_hit, what, path + root_length);
-        if (!real_write) real_write = (__typeof__(real_write))dlsym(RTLD_NEXT, "write");
-        int saved = errno;
-        if (real_write(log_to, line, (size_t)length) < 0) errno = saved;
-    }
-    if (is_hit) errno = error_number;
+    int saved = errno;
+    char line[PATH_MAX + 64];
+    int start = snprintf(line, sizeof line, "%d ", kind);
+    int end = start + snprintf(line + start, sizeof line - (size_t)start, "%s %s", what, path + root_length);
+    int is_meant = is_chosen(line + start) || (lasts && atomic_load(&has_begun));
+    int is_hit = is_meant && refuses(kind);
+    if (!real_write) real_write = (__typeof__(real_write))dlsym(RTLD_NEXT, "write");
+    end += snprintf(line + end, sizeof line - (size_t)end, " %d\n", is_hit);
+    if (log_to >= 0 && real_write(log_to, line, (size_t)end) < 0) log_to = -1;
+    errno = is_hit ? error_number : saved;
     return is_hit;
 }
 

@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module, reload
 from pathlib import Path
@@ -58,29 +58,32 @@ COMMANDS: Final = (("show", "last"), ("export", "last", "-f", "md"), ("journal",
 
 @dataclass(frozen=True)
 class Fault:
-    """The write that fails, by its number, how, and whether all later ones do, too; number 0 is no fault."""
+    """The write that fails, how, and whether all later ones do, too; without a number none does."""
 
+    what: str = ""
+    """In words that the write's have to contain."""
     number: int = 0
+    """Which of these writes, from 1."""
     error: int = 0
     lasts: bool = False
 
     def __str__(self) -> str:
-        return f"{ERRORS[self.error]} at write {self.number}{' and from there on' * self.lasts}"
+        return f"{ERRORS[self.error]}{' from' * self.lasts}, {self.what}, {self.number}"
 
     def arm(self, root: Path, log: Path) -> None:
         """Let it happen in this process, below ``root``; what is written there is listed in ``log``."""
         listing = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-        _faults().disk_faults_arm(os.fsencode(root), self.number, self.error, self.lasts, listing)
+        place, what = os.fsencode(root), self.what.encode()
+        _faults().disk_faults_arm(place, what, self.number, self.error, self.lasts, listing)
 
 
 @dataclass(frozen=True)
 class Write:
-    """One call that changes a file of the workspace."""
+    """One call that changes a file of the workspace, as in "rename /mixseek.db"."""
 
-    number: int
     kind: int
-    is_hit: bool
     what: str
+    is_hit: bool
 
 
 _SYNC = 2
@@ -95,7 +98,8 @@ def compiler_is_missing() -> str | None:
 @cache
 def _faults() -> ctypes.CDLL:
     library = ctypes.CDLL(os.environ[_LIBRARY])
-    library.disk_faults_arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_int, ctypes.c_int]
+    text, number = ctypes.c_char_p, ctypes.c_int
+    library.disk_faults_arm.argtypes = [text, text, ctypes.c_long, number, number, number]
     return library
 
 
@@ -237,8 +241,8 @@ class Stage:
 
     def writes(self) -> list[Write]:
         """What the last command wrote."""
-        lines = (line.split(" ", 3) for line in (self.place / "writes").read_text().splitlines())
-        return [Write(int(number), int(kind), hit == "1", what) for number, kind, hit, what in lines]
+        lines = (line.split(" ", 1) for line in (self.place / "writes").read_text().splitlines())
+        return [Write(int(kind), what[:-2], what.endswith("1")) for kind, what in lines]
 
     def requests(self) -> int:
         """What the server was asked so far."""
@@ -332,7 +336,11 @@ def outcome_of(fault: Fault, usual: Usual) -> Outcome:
         ran = it.run("exec", TASK, fault=fault)
         hit = next((write.what for write in it.writes() if write.is_hit), "nothing")
         unkept = it.requests() - it.answers()
-        wrong = [*_wrong_with(ran, it, hit), *(_wrong_after(it, usual) if ran.code else _wrong_with_rows(it, usual))]
+        # The last writes of a run may fail and be told; its result stands, and whoever resumes it writes them.
+        is_whole = ran.code == 0 and "could not be written" not in ran.err
+        wrong = [*_wrong_with(ran, it, hit), *(_wrong_with_rows(it, usual) if is_whole else _wrong_after(it, usual))]
+        if (again := it.requests() - usual.requests - unkept) > 0:
+            wrong.append(f"{again} answers that were kept were paid for again")
         if unkept > len(_TEAMS):
             wrong.append(f"{unkept} answers were paid for that could not be kept")
         return Outcome(fault, hit, ran.code, ran.told, unkept, ran.seconds, wrong)
@@ -355,8 +363,6 @@ _REMEDIES = ("make room", "writable", "another workspace", "mixseek rebuild", "m
 
 def _wrong_after(it: Stage, usual: Usual) -> Iterator[str]:
     """Go on without the fault."""
-    answered = it.answers()
-    before = it.requests()
     known = it.run("history", "-f", "json")
     if known.code:
         yield f"history ended with {known.code}: {known.told}"
@@ -366,9 +372,6 @@ def _wrong_after(it: Stage, usual: Usual) -> Iterator[str]:
     if went_on.code and "is whole" not in went_on.err:
         yield f"resume ended with {went_on.code}: {went_on.told}"
         return
-    asked = it.requests() - before
-    if asked > usual.requests - answered:
-        yield f"{asked - usual.requests + answered} answers that were kept were paid for again"
     yield from _wrong_with_rows(it, usual)
 
 
@@ -394,33 +397,41 @@ def _difference(usual: Sequence[Any], found: Sequence[Any]) -> str:
 # --- the sweep --------------------------------------------------------------------------------------------------------
 
 
-def faults_at(write: Write) -> list[Fault]:
-    """All that can be wrong with the disk at one write."""
+def faults_at(write: Write, number: int) -> list[Fault]:
+    """All that can be wrong with the disk at one write, the so manieth of its kind."""
     errors = (errno.ENOSPC, errno.EROFS, *((errno.EIO,) if write.kind == _SYNC else ()))
-    return [Fault(write.number, error, lasts) for error in errors for lasts in (False, True)]
+    return [Fault(write.what, number, error, lasts) for error in errors for lasts in (False, True)]
+
+
+def at_each(writes: Sequence[Write]) -> Iterator[list[Fault]]:
+    """All faults of each write, and where writes are alike by the hundred, in the journal's log, of each eighth."""
+    counted = Counter[str]()
+    for write in writes:
+        plain = replace(write, what=_plain(write.what))
+        counted[plain.what] += 1
+        if plain.what != _FRAME or counted[plain.what] % 8 == 1:
+            yield faults_at(plain, counted[plain.what])
 
 
 def in_turn(writes: Sequence[Write]) -> Iterator[Fault]:
-    """One fault for each write, another one each time; of the journal's log, whose writes are alike, each eighth."""
-    frames = Counter[str]()
-    for count, write in enumerate(writes):
-        if write.what == _FRAME:
-            frames[write.what] += 1
-            if frames[write.what] % 8 != 1:
-                continue
-        faults = faults_at(write)
+    """One fault for each write, another one each time."""
+    for count, faults in enumerate(at_each(writes)):
         yield faults[count % len(faults)]
 
 
 _FRAME = "pwrite /journal.db-wal"
 
 
-def named(words: str, writes: Sequence[Write]) -> Fault:
+def _plain(what: str) -> str:
+    """Without a name that is another one in each run, and what comes after it."""
+    return re.sub(r"(?<=/\.journal\.db\.)[0-9a-f]{32}.*", "", what)
+
+
+def named(words: str) -> Fault:
     """The fault that is meant by "no space, pwrite /journal.db-wal, 100", or "read-only from, rename, 1"."""
     error, what, number = words.split(", ")
     code = next(code for code, name in ERRORS.items() if name == error.removesuffix(" from"))
-    there = [write.number for write in writes if what in write.what]
-    return Fault(there[int(number) - 1], code, error.endswith(" from"))
+    return Fault(what, int(number), code, error.endswith(" from"))
 
 
 def sweep(faults: Sequence[Fault], usual: Usual, at_once: int) -> Iterator[Outcome]:
@@ -524,7 +535,7 @@ def _wrong_where_nothing_is_written(it: Stage, commands: Sequence[str]) -> Itera
 def main() -> int:
     """Try every write; ends with exit code 1 if something was lost."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--all", action="store_true", help="every fault at every write: hours")
+    parser.add_argument("--all", action="store_true", help="every fault at each of these writes: hours")
     parser.add_argument("--fault", nargs="*", help='only these, as "no space, rename /mixseek.db, 1"')
     parser.add_argument("--every", type=int, default=1, help="only each so manieth fault")
     parser.add_argument("--at-once", type=int, default=_AT_ONCE)
@@ -543,10 +554,11 @@ def main() -> int:
         flush=True,
     )
     if chosen.fault is not None:
-        faults = [named(words, usual.writes) for words in chosen.fault]
+        faults = [named(words) for words in chosen.fault]
+    elif chosen.all:
+        faults = [fault for each in at_each(usual.writes) for fault in each][:: chosen.every]
     else:
-        each = in_turn(usual.writes) if not chosen.all else (f for write in usual.writes for f in faults_at(write))
-        faults = list(each)[:: chosen.every]
+        faults = list(in_turn(usual.writes))[:: chosen.every]
     found += _told(sweep(faults, usual, chosen.at_once), verbose=chosen.verbose)
     return 1 if found else 0
 
@@ -560,7 +572,7 @@ def _told(outcomes: Iterator[Outcome], *, verbose: bool) -> list[str]:
         unkept, longest = unkept + outcome.unkept, max(longest, outcome.seconds)
         if verbose or outcome.wrong:
             ended = f"{outcome.code} after {outcome.seconds:.1f} s: {outcome.told}"
-            print(f"{outcome.fault} ({outcome.what}): {ended}", *outcome.wrong, sep="\n    ", flush=True)
+            print(f"{outcome.fault}: {ended}", *outcome.wrong, sep="\n    ", flush=True)
     ended = ", ".join(f"{count} with exit code {code}" for code, count in sorted(codes.items()))
     print(f"{codes.total()} faults: {ended}; {unkept} answers could not be kept; the longest took {longest:.1f} s")
     print(f"{len(wrong)} losses")
@@ -568,7 +580,7 @@ def _told(outcomes: Iterator[Outcome], *, verbose: bool) -> list[str]:
 
 
 def _kinds(writes: Sequence[Write]) -> str:
-    kinds = Counter(re.sub(r"\.[0-9a-f]{32}\.", ".ID.", write.what) for write in writes)
+    kinds = Counter(_plain(write.what) for write in writes)
     return ", ".join(f"{count} {what}" for what, count in kinds.most_common())
 
 

@@ -33,6 +33,7 @@ from mixseek.errors import (
     RunError,
     StorageError,
     TeamTimeoutError,
+    UnstorableValueError,
 )
 from mixseek.events import (
     Event,
@@ -705,9 +706,15 @@ async def _briefly(writing: Coroutine[Any, Any, None]) -> None:
 
 
 def _worth_another_try(error: BaseException) -> bool:
-    """Whether the same could go well the next time: a wrong key or a spent limit will not."""
+    """Whether the same could go well the next time: a wrong key or a spent limit will not.
+
+    What could not be stored was tried again where it is stored; another try of the team would pay for its answers
+    again, and a resume does not.
+    """
     cause: BaseException | None = error
     while cause is not None:
+        if isinstance(cause, StorageError) and not isinstance(cause, UnstorableValueError):
+            return False
         if isinstance(cause, ModelError):
             return cause.retryable
         cause = cause.__cause__
