@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mixseek.config.manager import ConfigurationManager
-from mixseek.errors import BudgetExhaustedError, ConfigurationError
+from mixseek.errors import BudgetExhaustedError, ConfigurationError, NotResumableError, RunChangedError
 from mixseek.events import BudgetLow, Event
 from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
 from mixseek.orchestrator.single import Surroundings, evaluate_submission
@@ -186,6 +186,34 @@ async def test_the_time_that_was_played_before_a_resume_counts(tmp_path: Path, s
     assert (low.limit, low.allowed) == ("max_seconds", 600)
     assert low.used >= 500
     assert summary.total_execution_time_seconds >= 500
+
+
+async def test_a_team_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path: Path, server: ModelServer) -> None:
+    short = await _arena(tmp_path, server, "max_requests = 10").play()
+    execution_id = short.summary.execution_id
+    again = _arena(tmp_path, server, "max_requests = 10")
+    with pytest.raises(NotResumableError, match="ended at its budget: raise the limit"):
+        await again.build().resume(execution_id)
+    assert server.bill.total.requests == 8
+
+    longer = _arena(tmp_path, server, "max_requests = 100")
+    with pytest.raises(RunChangedError, match="max_requests"):
+        await longer.build().resume(execution_id)
+    summary = await longer.build().resume(execution_id, accept_changes=True)
+
+    [best] = summary.team_results
+    assert (best.exit_reason, best.round_number) == ("max_rounds_reached", 2)
+    rows = longer.rows("leader_board")
+    assert [row["round_number"] for row in rows] == [1, 2, 3, 4, 5]
+    assert [row["final_submission"] for row in rows] == [False, True, False, False, False]
+    # Nothing of the first two rounds is paid for again, and the bill is that of both.
+    assert (
+        summary.usage.requests
+        == server.bill.total.requests
+        == sum(row["requests"] for row in longer.rows("model_usage"))
+    )
+    with pytest.raises(NotResumableError, match="is whole"):
+        await longer.build().resume(execution_id)
 
 
 async def test_models_without_a_price_are_refused_before_any_call(tmp_path: Path, server: ModelServer) -> None:

@@ -323,7 +323,7 @@ async def _restored(run: Run, execution_id: str) -> RestoredRun:
     restored = await restore_run(run.journal, execution_id)
     if restored is None:
         raise _unknown(execution_id)
-    if restored.is_whole:
+    if restored.is_whole and not restored.ran_out:
         raise NotResumableError(f"execution {execution_id} is whole, there is nothing to resume: mixseek show shows it")
     if (pruned_at := await run.journal.pruned_at(execution_id)) is not None:
         raise NotResumableError(
@@ -411,8 +411,15 @@ class _Execution:
         changed = changes(restored.started, started)
         if changed and not self.accept_changes:
             raise RunChangedError([*changed, Problem(_REMEDY)])
+        if restored.is_whole and not changed:
+            raise NotResumableError(
+                f"execution {self._task.execution_id} ended at its budget: raise the limit that it met, "
+                "then resume it with --accept-changes"
+            )
         for controller in self._controllers:
-            self._restore(controller, restored.teams.get(controller.get_team_id(), RestoredTeam()))
+            team = restored.teams.get(controller.get_team_id(), RestoredTeam())
+            # With what it had before it would end again, or, since others have ended, play what it did not play then.
+            self._restore(controller, team.with_more_to_spend() if changed else team)
         return RunResumed(
             **started.model_dump(exclude={"at"}),
             scores={team_id: team.scores for team_id, team in restored.teams.items()},

@@ -7,9 +7,9 @@ when a round is played again.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from pydantic import JsonValue, TypeAdapter
 
@@ -28,6 +28,8 @@ from mixseek.storage.beginning import BEGINNINGS, beginning_in
 from mixseek.storage.journal import Journal, JournalEvent
 
 __all__ = ["RestoredRound", "RestoredRun", "RestoredSubmission", "RestoredTeam", "restore_run"]
+
+_RAN_OUT: ExitReason = "budget_exhausted"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,21 @@ class RestoredTeam:
     has_failed: bool = False
 
     @property
+    def ran_out(self) -> bool:
+        """Whether it finished because its budget could not pay for more."""
+        return self.best is not None and self.best.exit_reason == _RAN_OUT
+
+    def with_more_to_spend(self) -> Self:
+        """The team as it goes on where its budget ended it; any other as it is."""
+        if not self.ran_out:
+            return self
+        undecided = [
+            replace(finished, goes_on=None, exit_reason=None) if finished.exit_reason == _RAN_OUT else finished
+            for finished in self.rounds
+        ]
+        return replace(self, best=None, rounds=tuple(undecided))
+
+    @property
     def scores(self) -> dict[int, float | None]:
         """The scores of its rounds by their number; None: unscored."""
         return {finished.entry.round_number: finished.entry.score for finished in self.rounds}
@@ -88,8 +105,13 @@ class RestoredRun:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is left to be played."""
+        """Whether nothing is left to be played, or not without a larger budget."""
         return self.is_over and all(team.best is not None for team in self.teams.values())
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether a larger budget would let a team go on."""
+        return any(team.ran_out for team in self.teams.values())
 
 
 async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None:
@@ -147,6 +169,8 @@ class _Known:
 
     attempt: int = 1
     rounds: dict[int, RestoredRound] = field(default_factory=dict)
+    verdicts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    """What was decided after each round; a later word on the same round holds."""
     made: JournalEvent | None = None
     end: JournalEvent | None = None
 
@@ -161,8 +185,7 @@ class _Known:
                 finished = _round(told)
                 self.rounds[finished.state.round_number] = finished
             case "RoundJudged":
-                number = int(told["round_number"])
-                self.rounds[number] = _judged(self.rounds[number], told)
+                self.verdicts[int(told["round_number"])] = told
             case "TeamFinished" | "TeamFailed":
                 self.end = event
 
@@ -172,7 +195,7 @@ def _team(events: Sequence[JournalEvent], history: JournalEvent | None) -> Resto
     for event in events:
         known.hear(event)
     best = _told(known.end)["best"] if known.end is not None and known.end.kind == "TeamFinished" else None
-    rounds = [known.rounds[number] for number in sorted(known.rounds)]
+    rounds = [_judged(known.rounds[number], known.verdicts.get(number)) for number in sorted(known.rounds)]
     return RestoredTeam(
         attempt=known.attempt,
         rounds=tuple(_with_messages(rounds, history)),
@@ -193,7 +216,9 @@ def _round(told: Mapping[str, Any]) -> RestoredRound:
 _USAGE: TypeAdapter[list[ModelUsage]] = TypeAdapter(list[ModelUsage])
 
 
-def _judged(finished: RestoredRound, told: Mapping[str, Any]) -> RestoredRound:
+def _judged(finished: RestoredRound, told: Mapping[str, Any] | None) -> RestoredRound:
+    if told is None:
+        return finished
     judgment = ImprovementJudgment.model_validate(told["judgment"])
     return RestoredRound(
         state=finished.state.model_copy(update={"improvement_judgment": judgment}),

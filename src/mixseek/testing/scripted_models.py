@@ -68,8 +68,10 @@ def make_model(name: str, connection: Connection) -> Model:
         call = _read(name, messages, info, calls[name])
         return _respond(call, await script.answer(call))
 
-    # A script has no tools of a provider's own: members that bring tools bring their local ones.
-    return FunctionModel(answer, model_name=name, profile=ModelProfile(supported_native_tools=frozenset()))
+    # A script has no tools of a provider's own: members that bring tools bring their local ones. It takes messages of
+    # the system as they stand, so that pydantic-ai adds no explanation of how it would mark them.
+    profile = ModelProfile(supported_native_tools=frozenset(), supports_inline_system_prompts=True)
+    return FunctionModel(answer, model_name=name, profile=profile)
 
 
 # --- from pydantic-ai's request to a call ---------------------------------------------------------------------------

@@ -71,6 +71,15 @@ async def test_tokens_are_counted_and_the_price_is_zero(hub: ModelHub) -> None:
     assert 20 < line.input_tokens < 60
 
 
+async def test_an_agent_says_to_it_what_its_author_wrote_and_nothing_else(hub: ModelHub) -> None:
+    brief = "Answer in one word."
+    model = hub.model(NAME)
+    alone = (await ask_for_text(model, prompt=QUESTIONS[0], instructions=brief, settings=SHORT))[-1]
+    assert isinstance(alone, ModelResponse)
+    by_an_agent = await Agent(model, instructions=brief, model_settings=SHORT).run(QUESTIONS[0])
+    assert by_an_agent.usage.input_tokens == alone.usage.input_tokens
+
+
 async def test_a_stop_sequence_ends_an_answer_before_it(hub: ModelHub) -> None:
     plain = await text_of(hub, "Name three fruits.")
     word = re.findall(r"\w+", plain)[3]

@@ -40,6 +40,8 @@ _PROFILE = ModelProfile(
     supports_document_input=False,
     supports_audio_file_input=False,
     supported_native_tools=frozenset(),
+    # They are put under the one system message; otherwise pydantic-ai adds words of its own to every agent's prompts.
+    supports_inline_system_prompts=True,
 )
 
 
