@@ -310,6 +310,8 @@ def at_first_start(made: Field, seconds: float, *, older: bool = False) -> tuple
     time.sleep(seconds)
     process.kill()
     process.join()
+    if process.exitcode == 0:
+        return made.wrong(arena, 0), "everything, since it was over"
     files = " and ".join(name for name in (JOURNAL_NAME, "mixseek.db") if (arena.root / name).exists())
     in_flight = left_of(arena.root, made.server).in_flight
     ended = _ended(start(arena.root))
