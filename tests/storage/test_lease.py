@@ -397,11 +397,11 @@ from mixseek.storage.aggregation_store import AggregationStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 def limit(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-class LiftTheLimit(logging.StreamHandler):
+class LiftTheLimit(logging.Handler):
     def emit(self, record):
-        super().emit(record)
         limit(resource.RLIM_INFINITY)
 async def main():
+    logging.basicConfig(level=logging.DEBUG)
     async with AggregationStore(sys.argv[1], retry_delays_seconds=(0.2, 0.1, 0.1)) as store:
         await store.save_to_leader_board("e", "a", "A", 1, "s", "md", 1.0, {})
         limit(4096)
@@ -416,10 +416,11 @@ asyncio.run(main())
 """
 
 
-def test_a_write_that_fails_for_io_is_tried_again_and_then_reported(tmp_path: Path) -> None:
+def test_a_write_that_fails_for_io_is_tried_again_and_then_reported_and_warned_of_once(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FULL_DISK, tmp_path], env=ENVIRONMENT, capture_output=True, text=True)
     assert done.stdout.splitlines() == ["failed DatabaseWriteError", "[1, 3]"], done.stderr
     assert (done.stderr.count("again in 0.2 s"), done.stderr.count("again in 0.1 s")) == (2, 2)
+    assert done.stderr.count("WARNING") == 2, done.stderr
 
 
 # --- forks and the end of the process ---------------------------------------------------------------------------------
