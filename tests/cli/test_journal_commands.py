@@ -112,6 +112,16 @@ def test_calls_are_listed_narrowed_down_and_added_up(run: Run) -> None:
     assert total.startswith(f"{len(rows)} call")
 
 
+def test_a_call_that_was_cut_off_is_told_in_plain_words(run: Run, workspace: Path) -> None:
+    failure = '{"error": "CancelledError", "message": "cut off"}'
+    change(workspace, f"UPDATE calls SET answer = NULL, failure = '{failure}' WHERE role = 'evaluator'")
+    rows = run("journal", "calls", "--role", "evaluator")[1].splitlines()[1:-1]
+    assert rows
+    assert all(" interrupted " in row and "CancelledError" not in row for row in rows)
+    [one, *_] = json.loads(run("journal", "calls", "--role", "evaluator", "-f", "json")[1])
+    assert one["outcome"] == "CancelledError"
+
+
 def test_bodies_of_calls_come_only_when_they_are_asked_for(run: Run) -> None:
     plain = json.loads(run("journal", "calls", "-f", "json")[1])
     assert all("request" not in call for call in plain)

@@ -58,7 +58,8 @@ def test_an_execution_that_was_ended_goes_on_by_one_word(arena: Arena, server: M
     assert gone_on.returncode == 0, gone_on.stderr
     summary = json.loads(gone_on.stdout)
     assert (summary["completed_teams"], summary["failed_teams"]) == (2, 0)
-    assert "goes on: " in gone_on.stderr
+    assert f'goes on: "{TASK}"; finished so far: ' in gone_on.stderr
+    assert " s over all processes" in gone_on.stderr
     whole = mixseek(arena, "resume", "last")
     assert (whole.returncode, whole.stdout) == (2, "")
     assert "is whole, there is nothing to resume" in whole.stderr
@@ -78,3 +79,4 @@ def test_a_changed_file_is_named_and_exec_resumes_too(arena: Arena, server: Mode
     accepted = mixseek(arena, "exec", "--resume", "last", "--accept-changes")
     assert accepted.returncode == 0, accepted.stderr
     assert "Best answer" in accepted.stdout
+    assert " s over all processes\n" in accepted.stdout

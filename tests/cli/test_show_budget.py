@@ -73,6 +73,24 @@ def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
     assert server.bill.total.requests == 0
 
 
+def test_the_low_estimate_is_not_above_what_short_answers_can_take(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = ("leader-a", "judge", "judgment")
+    free = "".join(
+        f'[prices."loopback:{model}"]\ninput_usd_per_million = 0\noutput_usd_per_million = 0\n' for model in models
+    )
+    place = _workspace(tmp_path, server, "max_requests = 100", free)
+    for name in ("agents/team-a", "evaluator", "judgment"):
+        with (place / "configs" / f"{name}.toml").open("a") as file:
+            file.write("\n[llm_default]\nmax_tokens = 7\n" if name == "evaluator" else "\nmax_tokens = 7\n")
+    _, told, _ = _run(capsys, "exec", "Name a tree.", "-w", str(place), "--dry-run", "-f", "json")
+    estimate = json.loads(told)["estimate"]
+    assert [estimate[course]["output_tokens"] for course in ("low", "high")] == [9 * 7, 14 * 7]
+    _, out, _ = _run(capsys, "exec", "Name a tree.", "-w", str(place), "--dry-run")
+    assert " tokens, no cost\n" in out
+
+
 def test_a_model_without_a_price_is_one_line_with_file_key_and_remedy(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

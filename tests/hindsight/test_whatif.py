@@ -103,6 +103,13 @@ def test_a_target_ends_a_team_where_it_is_reached_and_not_before_the_least_of_ro
     assert _under("target_score=70,min_rounds=1", _record(min_rounds=2)).teams[-1].kept.rounds == 1
 
 
+def test_it_is_known_where_only_the_least_of_rounds_kept_a_team_going() -> None:
+    held = _under("target_score=70", _record(min_rounds=3))
+    assert (held.saved.rounds, held.held_until_round) == (0, 3)
+    assert _under("target_score=70").held_until_round is None
+    assert _under("target_score=100", _record(min_rounds=3)).held_until_round is None
+
+
 def test_a_plateau_needs_the_gain_that_is_named() -> None:
     ends = {team.team_id: (team.kept.rounds, team.exit_reason) for team in _under("plateau_rounds=1").teams}
     assert ends == {"a": (3, "max_rounds_reached"), "b": (3, "max_rounds_reached")}
@@ -191,5 +198,9 @@ def test_the_command_tells_it_of_a_real_execution_and_changes_no_file(
     out = capsys.readouterr().out
     assert "as it was played" in out
     assert "With max_rounds=1: 4 rounds, " in out
-    assert "With target_score=99: nothing would have been saved" in out
+    assert "With target_score=99: nothing would have been saved\n" in out
+    with pytest.raises(SystemExit):
+        main(["whatif", "last", "--stop-rule", "target_score=40,min_rounds=3", "-w", str(tmp_path)])
+    held = "nothing would have been saved, since no team may stop so before round 3 (min_rounds)"
+    assert held in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.db")} == before

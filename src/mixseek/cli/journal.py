@@ -200,6 +200,8 @@ _COLUMNS = (
     Column("USD", right=True),
     Column("Time", right=True),
 )
+_OUTCOMES = {"CancelledError": "interrupted"}
+"""Outcomes in plainer words than the name of the error."""
 _FIELDS = (
     "call_id",
     "execution_id",
@@ -314,7 +316,7 @@ def _cells(line: dict[str, Any]) -> list[str]:
         line["role"],
         line["agent"],
         line["model"],
-        line["outcome"],
+        _OUTCOMES.get(line["outcome"], line["outcome"]),
         str(line["attempts"]),
         tokens(line["input_tokens"]),
         tokens(line["output_tokens"]),

@@ -131,9 +131,7 @@ def plan_of(settings: RunSettings, environ: Mapping[str, str], task_bytes: int |
 
 def _estimate_lines(estimate: "Estimate") -> list[str]:
     low, high = estimate.low, estimate.high
-    cost = f"{usd(low.cost_usd)} to {usd(high.cost_usd)} USD"
-    if low.cost_usd is None or high.cost_usd is None:
-        cost = "cost not known"
+    cost = _cost_between(low.cost_usd, high.cost_usd)
     return [
         "Estimate",
         f"  {low.calls} to {high.calls} model calls, {low.tokens} to {high.tokens} tokens, {cost}",
@@ -141,6 +139,12 @@ def _estimate_lines(estimate: "Estimate") -> list[str]:
         *(f"  no price is known for {model}: give it one in [prices]" for model in estimate.unpriced),
         *(f"  budget of {one}" for one in estimate.against_budget),
     ]
+
+
+def _cost_between(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return "cost not known"
+    return f"{usd(low)} to {usd(high)} USD" if high else "no cost"
 
 
 def _fetches(

@@ -21,9 +21,13 @@ from mixseek.events import (
 )
 from mixseek.records import ExecutionSummary
 
-__all__ = ["Progress", "words_of"]
+__all__ = ["OVER_ALL_PROCESSES", "Progress", "words_of"]
+
+OVER_ALL_PROCESSES = " over all processes"
+"""What is said behind the seconds of an execution that was resumed."""
 
 _LONGEST_REASON = 200
+_LONGEST_TASK = 80
 
 
 class Progress:
@@ -36,6 +40,7 @@ class Progress:
         self._tell = tell
         self._also = also
         self.execution_id: str | None = None
+        self.is_resumed = False
         self.summary: ExecutionSummary | None = None
         self.scores: dict[str, dict[int, float | None]] = {}
         """For each team the scores of its finished rounds by their number; None: unscored."""
@@ -46,6 +51,8 @@ class Progress:
             self._also(event)
         self._keep(event)
         words = words_of(event)
+        if words and self.is_resumed and isinstance(event, RunFinished):
+            words += OVER_ALL_PROCESSES
         if words:
             self._tell(f"{event.team_id}: {words}" if event.team_id is not None else words)
 
@@ -53,6 +60,7 @@ class Progress:
         self.execution_id = event.execution_id
         match event:
             case RunResumed():
+                self.is_resumed = True
                 self.scores = {team_id: dict(rounds) for team_id, rounds in event.scores.items() if rounds}
             case RunFinished() | RunInterrupted():
                 self.summary = event.summary
@@ -64,9 +72,7 @@ def words_of(event: Event) -> str | None:  # noqa: C901  # a table, one line for
     """One line about an event, without the team's name; None if there is nothing in it to tell."""
     match event:
         case RunResumed():
-            played = sum(map(len, event.scores.values()))
-            done = f"{len(event.finished)} of {len(event.team_names)} teams and {played} rounds"
-            return f"execution {event.execution_id} goes on: {done} were finished"
+            return f"execution {event.execution_id} goes on: {_task(event)}; finished so far: {_done(event)}"
         case RunStarted():
             count = len(event.team_names)
             teams = f"{count} team{'s' * (count != 1)}"
@@ -95,6 +101,15 @@ def words_of(event: Event) -> str | None:  # noqa: C901  # a table, one line for
     return None
 
 
+def _task(event: RunStarted) -> str:
+    return f'"{_short(event.user_prompt, _LONGEST_TASK)}"'
+
+
+def _done(event: RunResumed) -> str:
+    teams, rounds = len(event.team_names), sum(map(len, event.scores.values()))
+    return f"{len(event.finished)} of {teams} team{'s' * (teams != 1)}, {rounds} round{'s' * (rounds != 1)}"
+
+
 def _words_of_member(event: MemberFinished | ToolFinished) -> str | None:
     """Only what failed: all else of a member's work is for the journal."""
     match event:
@@ -109,6 +124,6 @@ def _score(score: float | None) -> str:
     return "unscored" if score is None else f"score {score:.2f}"
 
 
-def _short(reason: str) -> str:
-    words = " ".join(reason.split())
-    return words if len(words) <= _LONGEST_REASON else f"{words[: _LONGEST_REASON - 3]}..."
+def _short(text: str, longest: int = _LONGEST_REASON) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= longest else f"{words[: longest - 3]}..."

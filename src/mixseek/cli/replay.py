@@ -1,5 +1,6 @@
 """``mixseek replay``: a finished execution played again from its journal."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 EXIT_DIFFERENT = 1
+_MOST_CHANGES = 5
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -65,6 +67,8 @@ def replay(
 
 
 def _print(told: "Replay") -> None:
+    if not told.equal:
+        _tell_of_changes(told.changes)
     rows = [
         [
             str(team.rank),
@@ -81,8 +85,15 @@ def _print(told: "Replay") -> None:
     print_line()
     for line in (*told.differences, *(f"not in the journal: {call}" for call in told.missing_calls)):
         print_line(line)
-    if not told.equal:
-        for change in told.changes:
-            warn(f"mixseek: changed since: {change}")
     outcome = "equal to the record" if told.equal else "not what was recorded"
-    print_line(f"{outcome}: {told.calls} calls answered from the journal, nobody was asked, {told.seconds:.1f} s")
+    calls = f"{told.calls} call{'s' * (told.calls != 1)}"
+    print_line(f"{outcome}: {calls} answered from the journal, nobody was asked, {told.seconds:.1f} s")
+
+
+def _tell_of_changes(changes: Sequence[str]) -> None:
+    """What most likely makes the difference, before all that follows from it."""
+    for change in changes[:_MOST_CHANGES]:
+        warn(f"mixseek: changed since: {change}")
+    more = len(changes) - _MOST_CHANGES
+    if more > 0:
+        warn(f"mixseek: and {more} more; -f json tells all")

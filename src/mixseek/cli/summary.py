@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, print_json, print_line, print_text, rounded, warn, writes_all
+from mixseek.cli.progress import OVER_ALL_PROCESSES
 from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
 from mixseek.redaction import Redactor
 from mixseek.report.money import cost_words
@@ -20,12 +21,14 @@ Scores = Mapping[str, Mapping[int, float | None]]
 _NARROWEST = 40
 
 
-def print_summary(summary: ExecutionSummary, output: Format, redactor: Redactor, scores: Scores) -> None:
+def print_summary(
+    summary: ExecutionSummary, output: Format, redactor: Redactor, scores: Scores, *, is_resumed: bool = False
+) -> None:
     """Without secrets, as the tables have it: an answer may hold a key that a tool gave away."""
     if output is Format.JSON:
         print_json(redactor.value(rounded(summary.model_dump(mode="json"))))
         return
-    for line in _lines(summary, scores):
+    for line in _lines(summary, scores, is_resumed=is_resumed):
         print_line(redactor.text(line))
     if summary.team_results:
         best = summary.team_results[0]
@@ -49,7 +52,7 @@ def tell_of_interruption(summary: ExecutionSummary, *, has_begun: bool, workspac
     warn(f"  mixseek resume {summary.execution_id}{place}")
 
 
-def _lines(summary: ExecutionSummary, scores: Scores) -> list[str]:
+def _lines(summary: ExecutionSummary, scores: Scores, *, is_resumed: bool) -> list[str]:
     lines = ["Leader board, as far as it came" if summary.interrupted else "Leader board"]
     lines += [f"  {place}. {_result(entry)}" for place, entry in enumerate(summary.team_results, start=1)]
     lines += [] if summary.team_results else ["  no team has a result"]
@@ -59,6 +62,7 @@ def _lines(summary: ExecutionSummary, scores: Scores) -> list[str]:
         lines += ["", "Failed or interrupted" if summary.interrupted else "Failed"]
         lines += [f"  {_named(one.team_name, one.team_id)}: {one.error_message}" for one in summary.failed_teams_info]
     took = bill_words(summary.usage, summary.cost_usd, summary.total_execution_time_seconds)
+    took += OVER_ALL_PROCESSES if is_resumed else ""
     by_round = any(entry.exit_reason == "budget_exhausted" for entry in summary.team_results)
     bill = _bill_by_round(summary) if by_round else _bill(summary.bill)
     lost = lost_words(summary.lost)

@@ -112,7 +112,8 @@ def _took(kept: "Consumed") -> list[str]:
 def _saved(one: "WhatIf") -> str:
     saved = one.saved
     if not saved.rounds and not saved.requests:
-        return "nothing would have been saved"
+        held = f", since no team may stop so before round {one.held_until_round} (min_rounds)"
+        return f"nothing would have been saved{held if one.held_until_round else ''}"
     cost = cost_words(saved.cost_usd)
     rounds = f"{saved.rounds} round{'s' * (saved.rounds != 1)}"
     calls = f"{saved.requests} call{'s' * (saved.requests != 1)}"

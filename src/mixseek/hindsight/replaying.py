@@ -25,7 +25,7 @@ from mixseek.orchestrator.fingerprint import changes
 from mixseek.orchestrator.orchestrator import play_again
 from mixseek.records import ExecutionSummary, ExitReason, LeaderBoardEntry, Record
 from mixseek.round_controller.run import Run
-from mixseek.storage.journal import Journal, JournalEvent, ModelCall, RoundPrompt, StartedCall, ToolResult
+from mixseek.storage.journal import CallLine, Journal, JournalEvent, ModelCall, RoundPrompt, StartedCall, ToolResult
 from mixseek.workspace import Workspace
 
 __all__ = ["Replay", "ReplayedTeam", "replay"]
@@ -64,7 +64,7 @@ class Replay(Record):
     changes: tuple[str, ...] = ()
     """What of the configuration is not what the execution was begun with."""
     calls: int
-    """How many calls were answered, or failed, as recorded."""
+    """How many recorded calls were answered, or failed, as they did; those of a member whose result was used too."""
     seconds: float
 
 
@@ -96,7 +96,7 @@ async def replay(
         differences=tuple(differences),
         missing_calls=tuple(dict.fromkeys(answers.missing)),
         changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
-        calls=journal.answered + answers.failed,
+        calls=len(journal.used),
         seconds=time.monotonic() - started,
     )
 
@@ -223,10 +223,10 @@ def _told(event: JournalEvent) -> dict[str, Any]:
 class _ReplayJournal(Journal):
     """A journal that is only read; of several prompts of one round, each is given when its turn comes."""
 
-    answered = 0
-    """How many calls it answered."""
-
     async def load(self, execution_id: str, record: _Recorded) -> None:
+        self.used: set[str] = set()
+        """The calls that were answered, or failed, from here."""
+        self._of_members = [line for line in await self.call_lines(execution_id) if line.scope.role == "member"]
         self._last_words = await _last_words(self, execution_id, record)
         self._in_order: dict[tuple[str, int, str], deque[RoundPrompt]] = defaultdict(deque)
         for prompt in await self.prompts(execution_id):
@@ -239,13 +239,26 @@ class _ReplayJournal(Journal):
 
     async def find_call(self, key: str, occurrence: int) -> ModelCall | None:
         known = await super().find_call(key, occurrence)
-        self.answered += known is not None
+        if known is not None:
+            self.used.add(known.call_id)
         if known is not None and known.call_id in self._last_words:
             limit = self._last_words[known.call_id]
             if limit is None:
                 raise BudgetExhaustedError(_EMPTY)
             let_time_run_out(limit)
             await asyncio.sleep(_A_MOMENT)
+        return known
+
+    async def find_failed_call(self, key: str, occurrence: int) -> ModelCall | None:
+        known = await super().find_failed_call(key, occurrence)
+        if known is not None:
+            self.used.add(known.call_id)
+        return known
+
+    async def find_tool_result(self, key: str, occurrence: int) -> ToolResult | None:
+        known = await super().find_tool_result(key, occurrence)
+        if known is not None:
+            self.used.update(line.call_id for line in self._of_members if _was_made_for(known, line))
         return known
 
     async def call_starts(self, call: StartedCall, *, durable: bool = True) -> None:
@@ -265,6 +278,15 @@ class _ReplayJournal(Journal):
 
     def record_event_later(self, event: JournalEvent) -> None:
         """Keep nothing."""
+
+
+def _was_made_for(result: ToolResult, call: CallLine) -> bool:
+    """Whether a member made this call for this result, or for one beside it that is used as well."""
+    is_of_the_round = (call.scope.team_id, call.scope.round_number) == (
+        result.scope.team_id,
+        result.scope.round_number,
+    )
+    return is_of_the_round and result.started_at <= call.started_at and call.ended_at <= result.ended_at
 
 
 async def _last_words(journal: Journal, execution_id: str, record: _Recorded) -> dict[str, int | None]:
@@ -302,14 +324,12 @@ class _Answers:
     journal: Journal
     record: _Recorded
     missing: list[str] = field(default_factory=list)
-    failed: int = 0
 
     async def unanswered(self, scope: Scope, model: str, key: str, occurrence: int) -> NoReturn:
         """Fail as the call failed, or let its time run out."""
         call = await self.journal.find_failed_call(key, occurrence)
         if call is None or call.failure is None:
             self._refuse(scope, model)
-        self.failed += 1
         if call.failure.error == _GIVEN_UP:
             await self._given_up(scope, model)
         kind = getattr(errors, call.failure.error, RunError)
@@ -374,7 +394,7 @@ def _in_round(place: _Place, was: LeaderBoardEntry | None, now: LeaderBoardEntry
     if was is None or now is None:
         return f"{where} was {'not ' if was is None else ''}played, and is {'not ' if now is None else ''}now"
     if was.score != now.score:
-        return f"{where} had score {was.score}, has {now.score}"
+        return f"{where} had {_score(was.score)}, has {_score(now.score)}"
     return None if was.submission_content == now.submission_content else f"{where} has another submission"
 
 
@@ -383,4 +403,9 @@ def _board(summary: Mapping[str, Any]) -> list[tuple[str, int, float | None, str
 
 
 def _shown(board: list[tuple[str, int, float | None, str | None]]) -> str:
-    return ", ".join(f"{team} {score} (round {number}, {reason})" for team, number, score, reason in board) or "empty"
+    shown = (f"{team} with {_score(score)} (round {number}, {reason})" for team, number, score, reason in board)
+    return ", ".join(shown) or "empty"
+
+
+def _score(score: float | None) -> str:
+    return "no score" if score is None else f"score {score:.2f}"

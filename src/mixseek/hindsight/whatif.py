@@ -113,6 +113,8 @@ class WhatIf(Record):
     best_score: float | None = None
     kept: Consumed
     saved: Consumed
+    held_until_round: int | None = None
+    """The ``min_rounds`` without which the rule would have ended a team earlier; None where it made no difference."""
     teams: tuple[TeamOutcome, ...]
     """By rank; after them those without one, by id."""
 
@@ -133,8 +135,13 @@ def what_if(record: ExecutionRecord, rules: Sequence[StopRule]) -> WhatIfReport:
         execution_id=record.execution_id,
         user_prompt=record.user_prompt,
         recorded=_outcome(record, ends, None),
-        rules=tuple(_outcome(record, _ends(record, rule), str(rule)) for rule in rules),
+        rules=tuple(_under(record, rule) for rule in rules),
     )
+
+
+def _under(record: ExecutionRecord, rule: StopRule) -> WhatIf:
+    outcome = _outcome(record, _ends(record, rule), str(rule))
+    return outcome.model_copy(update={"held_until_round": _held_until(record, rule)})
 
 
 class _End(Record):
@@ -147,10 +154,18 @@ class _End(Record):
 
 
 def _ends(record: ExecutionRecord, rule: StopRule) -> dict[str, _End]:
-    min_rounds = rule.min_rounds or _recorded(record, "min_rounds") or 1
-    max_rounds = rule.max_rounds or _NO_LIMIT
+    min_rounds, max_rounds = _min_rounds(record, rule), rule.max_rounds or _NO_LIMIT
     ends = {team.team_id: _end(team, rule.judgment, min(min_rounds, max_rounds), max_rounds) for team in record.teams}
     return ends if rule.budget is None else _within_budget(record, ends, rule.budget)
+
+
+def _min_rounds(record: ExecutionRecord, rule: StopRule) -> int:
+    return rule.min_rounds or _recorded(record, "min_rounds") or 1
+
+
+def _held_until(record: ExecutionRecord, rule: StopRule) -> int | None:
+    at_once = rule.model_copy(update={"min_rounds": 1})
+    return _min_rounds(record, rule) if _ends(record, rule) != _ends(record, at_once) else None
 
 
 def _recorded(record: ExecutionRecord, name: str) -> int | None:

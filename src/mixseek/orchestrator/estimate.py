@@ -17,10 +17,6 @@ from mixseek.metrics import CODE_METRICS
 __all__ = ["Course", "Estimate", "Taken", "estimate", "first_round"]
 
 _BYTES_A_TOKEN: Final = 4
-_PROMPT_TOKENS: Final = 400
-"""What templates and forms add to a prompt."""
-_COMMENT_TOKENS: Final = 200
-"""A judge's comment, or the reason of a judgment."""
 _TOOL_TOKENS: Final = 1_000
 _UNKNOWN_TASK_BYTES: Final = 1_000
 _DEFAULT_INSTRUCTION_TOKENS: Final = 300
@@ -36,10 +32,18 @@ class Course:
     tools: int
     """How many tools a member uses for an answer."""
     answer_tokens: int
+    comment_tokens: int
+    """A judge's comment, the reason of a judgment, or a leader's question to its members."""
+    prompt_tokens: int
+    """What templates and forms add to a prompt."""
 
     def answer(self, max_tokens: int | None) -> int:
         """How long an answer is."""
         return self.answer_tokens if max_tokens is None else min(self.answer_tokens, max_tokens)
+
+    def comment(self, max_tokens: int | None) -> int:
+        """How long a comment is."""
+        return min(self.comment_tokens, self.answer(max_tokens))
 
     @property
     def words(self) -> str:
@@ -47,11 +51,16 @@ class Course:
         rounds = "every team plays all its rounds" if self.plays_all_rounds else "every team stops as soon as it may"
         asked = "once a round" if self.asks == 1 else f"{self.asks} times a round"
         tools = "uses no tool" if not self.tools else f"uses {self.tools} tools each time"
-        return f"{rounds}, each member is asked {asked} and {tools}, answers have {self.answer_tokens} tokens"
+        return (
+            f"{rounds}, each member is asked {asked} and {tools}, answers have {self.answer_tokens} tokens, "
+            "fewer where max_tokens is less"
+        )
 
 
-_LOW: Final = Course(plays_all_rounds=False, asks=1, tools=0, answer_tokens=150)
-_HIGH: Final = Course(plays_all_rounds=True, asks=2, tools=2, answer_tokens=2_000)
+_LOW: Final = Course(plays_all_rounds=False, asks=1, tools=0, answer_tokens=100, comment_tokens=30, prompt_tokens=40)
+_HIGH: Final = Course(
+    plays_all_rounds=True, asks=2, tools=2, answer_tokens=2_000, comment_tokens=200, prompt_tokens=400
+)
 
 
 @dataclass(frozen=True)
@@ -108,7 +117,7 @@ def estimate(settings: RunSettings, task_bytes: int | None, prices: PriceList) -
         high,
         (
             f"low: {_LOW.words}",
-            f"high: {_HIGH.words}, or as many as max_tokens allows",
+            f"high: {_HIGH.words}",
             f"both: {known}, {_BYTES_A_TOKEN} bytes a token, prompts carry all rounds before them, "
             "no call is tried again",
         ),
@@ -140,12 +149,12 @@ def _round(
     settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course, prices: PriceList
 ) -> Taken:
     task, answer = task_bytes // _BYTES_A_TOKEN, course.answer(team.leader.max_tokens)
-    carried = (number - 1) * (answer + _COMMENT_TOKENS)
+    carried = (number - 1) * (answer + course.comment_tokens)
     asked = [
         *_leader(team, task + carried, course),
         *_members(team, task, course),
-        *(_judges(settings.evaluator, task + answer) if settings.is_scored else ()),
-        *_judgment(settings, number, task + carried + answer),
+        *(_judges(settings.evaluator, task + answer, course) if settings.is_scored else ()),
+        *_judgment(settings, number, task + carried + answer, course),
     ]
     return sum((_call(prices, *one) for one in asked), start=Taken())
 
@@ -156,37 +165,40 @@ _Asked = tuple[str, int, int]
 
 def _leader(team: TeamSettings, read: int, course: Course) -> Iterator[_Asked]:
     leader, answer = team.leader, course.answer(team.leader.max_tokens)
-    read += _PROMPT_TOKENS + _instruction(leader.system_instruction) + len(leader.system_prompt or "") // _BYTES_A_TOKEN
+    read += course.prompt_tokens + _instruction(leader.system_instruction)
+    read += len(leader.system_prompt or "") // _BYTES_A_TOKEN
     heard = 0
     # It asks for its members in one answer, hears all of them, and asks again or writes its submission.
     for _ in range(course.asks if team.members else 0):
-        yield leader.model, read + heard, min(answer, _COMMENT_TOKENS)
+        yield leader.model, read + heard, course.comment(leader.max_tokens)
         heard += sum(course.answer(member.max_tokens) for member in team.members)
     yield leader.model, read + heard, answer
 
 
 def _members(team: TeamSettings, task: int, course: Course) -> Iterator[_Asked]:
     for member in team.members:
-        read = _PROMPT_TOKENS + task + _instruction(member.system_instruction)
+        read = course.prompt_tokens + task + _instruction(member.system_instruction)
         for _ in range(course.asks):
             for used in range(course.tools + 1):
                 yield member.model, read + used * _TOOL_TOKENS, course.answer(member.max_tokens)
 
 
-def _judges(evaluator: EvaluatorSettings, read: int) -> Iterator[_Asked]:
+def _judges(evaluator: EvaluatorSettings, read: int, course: Course) -> Iterator[_Asked]:
     in_code = {*evaluator.custom_metrics, *CODE_METRICS}
     default = evaluator.llm_default.model or evaluator.default_model
     for metric in evaluator.metrics:
         if type_of_metric(metric, evaluator) not in in_code:
             told = _instruction(metric.system_instruction)
-            yield metric.model or default, read + _PROMPT_TOKENS + told, _COMMENT_TOKENS
+            longest = metric.max_tokens or evaluator.llm_default.max_tokens
+            yield metric.model or default, read + course.prompt_tokens + told, course.comment(longest)
 
 
-def _judgment(settings: RunSettings, number: int, read: int) -> Iterator[_Asked]:
+def _judgment(settings: RunSettings, number: int, read: int, course: Course) -> Iterator[_Asked]:
     orchestrator, judgment = settings.orchestrator, settings.judgment
     is_last = number == orchestrator.max_rounds
     if judgment.model != "none" and (judgment.judge_on_final_round if is_last else number >= orchestrator.min_rounds):
-        yield judgment.model, read + _PROMPT_TOKENS + _DEFAULT_INSTRUCTION_TOKENS, _COMMENT_TOKENS
+        told = course.prompt_tokens + _DEFAULT_INSTRUCTION_TOKENS
+        yield judgment.model, read + told, course.comment(judgment.max_tokens)
 
 
 def _instruction(text: str | None) -> int:
@@ -202,7 +214,7 @@ def _models(settings: RunSettings) -> Iterator[str]:
         yield from (team.leader.model, *team.leader.fallback_models)
         for member in team.members:
             yield from (member.model, *member.fallback_models)
-    yield from (model for model, _, _ in (_judges(settings.evaluator, 0) if settings.is_scored else ()))
+    yield from (model for model, _, _ in (_judges(settings.evaluator, 0, _LOW) if settings.is_scored else ()))
     if settings.judgment.model != "none":
         yield settings.judgment.model
 
