@@ -87,6 +87,7 @@ def test_a_tab_in_bash_completes_commands_options_and_values(bash: _Bash) -> Non
     bash.until("$ ")
     bash.type('eval "$(_MIXSEEK_COMPLETE=source_bash mixseek)"; echo read"y"\n')
     bash.until("ready")
+    bash.until("$ ")
     assert bash.line("mixseek doc\t") == "mixseek doctor "
     assert bash.line("mixseek doctor --work\t") == "mixseek doctor --workspace "
     assert bash.line("mixseek config val\t") == "mixseek config validate "
@@ -103,11 +104,13 @@ def test_a_tab_completes_the_id_of_an_execution(bash: _Bash, home: Path) -> None
     bash.until("$ ")
     bash.type('eval "$(_MIXSEEK_COMPLETE=source_bash mixseek)"; export MIXSEEK_WORKSPACE=workspace; echo read"y"\n')
     bash.until("ready")
+    bash.until("$ ")
     bash.type("mixseek show 12\t")
     bash.until(f"mixseek show {execution}")
     # One that cannot be asked offers nothing, and above all no error.
     bash.type('\x15export MIXSEEK_WORKSPACE=nowhere; echo don"e"\n')
     bash.until("done")
+    bash.until("$ ")
     bash.type('mixseek show 12\t\x15echo fin"e"\n')
     assert "rror" not in bash.until("fine")
 
@@ -119,6 +122,7 @@ def test_a_tab_completes_the_name_of_a_model(bash: _Bash, home: Path) -> None:
     bash.until("$ ")
     bash.type('eval "$(_MIXSEEK_COMPLETE=source_bash mixseek)"; export MIXSEEK_WORKSPACE=workspace; echo read"y"\n')
     bash.until("ready")
+    bash.until("$ ")
     bash.type("mixseek models check loc\t")
     bash.until("mixseek models check local:smollm2-135m")
     bash.type("\x15")

@@ -34,13 +34,15 @@ class Pipeline:
 
     tracer: Tracer
     end: Callable[[], object]
+    has_told: Callable[[], bool] = lambda: False
+    """Whether it was told already that spans are lost."""
 
     def close(self) -> None:
         """Send what is left, but wait no longer than a few seconds: a receiver that hangs must not hold the command."""
         ending = threading.Thread(target=self.end, name="mixseek-telemetry-end", daemon=True)
         ending.start()
         ending.join(_SECONDS_TO_END)
-        if ending.is_alive():
+        if ending.is_alive() and not self.has_told():
             logger.warning("not all spans could be sent within %g s; the rest is given up", _SECONDS_TO_END)
 
 
@@ -105,11 +107,11 @@ def _logfire() -> Pipeline:
 def _otel() -> Pipeline:
     named = {"service.name": os.environ.get("OTEL_SERVICE_NAME") or _SERVICE_NAME, "service.version": __version__}
     provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(_exporter()))
-    return Pipeline(provider.get_tracer("mixseek", __version__), provider.shutdown)
+    provider.add_span_processor(BatchSpanProcessor(exporter := _exporter()))
+    return Pipeline(provider.get_tracer("mixseek", __version__), provider.shutdown, lambda: exporter.has_told)
 
 
-def _exporter() -> SpanExporter:
+def _exporter() -> "_Telling":
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
     if protocol not in (None, "", "http/protobuf"):
         raise ConfigurationError(
@@ -124,13 +126,13 @@ class _Telling(SpanExporter):
 
     def __init__(self, exporter: OTLPSpanExporter) -> None:
         self._exporter = exporter
-        self._told = False
+        self.has_told = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send a batch."""
         result = self._exporter.export(spans)
-        if result is not SpanExportResult.SUCCESS and not self._told:
-            self._told = True
+        if result is not SpanExportResult.SUCCESS and not self.has_told:
+            self.has_told = True
             logger.warning("spans cannot be sent to %s; the run goes on without", self._exporter._endpoint)
         return result
 
