@@ -106,11 +106,11 @@ def _is_killed(root: Path, server: ModelServer, kill: int | str) -> bool:
 
 def _played_to_its_end(arena: Arena) -> ExecutionSummary:
     """What is told at the end of the run, which is played to there if it is not."""
+    if (told := asyncio.run(_told_at_the_end(arena))) is not None:
+        return told
+    process = start(arena.root)
+    process.join(LONGEST_SECONDS)
     if (told := asyncio.run(_told_at_the_end(arena))) is None:
-        process = start(arena.root)
-        process.join(LONGEST_SECONDS)
-        told = asyncio.run(_told_at_the_end(arena))
-    if told is None:
         raise RuntimeError(f"the run does not come to its end: exit code {process.exitcode}")
     return told
 

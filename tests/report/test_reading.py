@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -144,18 +144,24 @@ async def test_a_team_that_failed_has_its_reason_and_a_failed_round_too(tmp_path
 # --- runs without an end ----------------------------------------------------------------------------------------------
 
 
-async def interrupted(root: Path) -> str:
-    """A run that is cancelled while the only team has a round on the board and its second answer is being scored."""
-    reached = asyncio.Event()
+def _never_scores(reached: asyncio.Event) -> Callable[[Any], Awaitable[str]]:
+    """A judge that tells when it is asked, and has no answer."""
 
-    async def never_score(call: Any) -> str:
+    async def answer(call: Any) -> str:
         reached.set()
         await asyncio.sleep(3600)
         return ""
 
+    return answer
+
+
+async def interrupted(root: Path) -> str:
+    """A run that is cancelled while the only team has a round on the board and its second answer is being scored."""
+    reached = asyncio.Event()
+
     def prepare(script: Script) -> None:
         script.on(Match("leader-a"), ["first answer", "second answer"])
-        script.on(Match("judge", contains="second answer"), never_score)
+        script.on(Match("judge", contains="second answer"), _never_scores(reached))
 
     task = asyncio.create_task(play(root, prepare=prepare, execution_id="cut-short", teams=1, members=0))
     await asyncio.wait_for(reached.wait(), timeout=60)
@@ -188,11 +194,6 @@ async def test_a_run_that_goes_on_or_was_interrupted_is_unfinished_and_told_as_f
 async def test_an_execution_that_was_gone_on_with_has_no_status_of_before(tmp_path: Path) -> None:
     reached = asyncio.Event()
 
-    async def never_score(call: Any) -> str:
-        reached.set()
-        await asyncio.sleep(3600)
-        return ""
-
     def prepare(script: Script) -> None:
         script.on(Match("leader-a"), lambda call: "a poor answer" if call.tool_results else None)
         script.on(Match("judge", contains="poor"), lambda call: "no score")
@@ -201,7 +202,7 @@ async def test_an_execution_that_was_gone_on_with_has_no_status_of_before(tmp_pa
     workspace = Workspace(tmp_path)
     assert [line.status for line in await list_executions(workspace)] == ["partial_failure"]
     with scripted() as script:
-        script.on(Match("judge"), never_score)
+        script.on(Match("judge"), _never_scores(reached))
         resumed = Orchestrator(load_orchestrator_settings("configs/orchestrator.toml", tmp_path)).resume("again")
         task = asyncio.create_task(resumed)
         await asyncio.wait_for(reached.wait(), timeout=60)

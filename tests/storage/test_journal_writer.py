@@ -116,6 +116,7 @@ async def test_what_nobody_waits_for_is_written_though_nothing_follows(tmp_path:
         await journal.record_event(an_event(0))
         journal.record_event_later(an_event(1))
         await asyncio.wait_for(asyncio.to_thread(wait_until_kept, 2), 60)
+        assert kept(journal.path) == [("t", 0), ("t", 1)]
 
 
 async def test_two_journals_of_one_file_share_one_writer(tmp_path: Path) -> None:

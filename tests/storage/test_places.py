@@ -180,6 +180,8 @@ async def test_a_lost_place_is_noticed_without_a_write(tmp_path: Path) -> None:
             db.execute("UPDATE places SET epoch = 2, holder = 'x'")
         async with asyncio.timeout(30):
             await heard.wait()
+        with pytest.raises(PlaceLostError):
+            place.check()
 
 
 async def test_a_journal_that_was_removed_in_a_run_knows_the_place_again(tmp_path: Path) -> None:
