@@ -20,7 +20,7 @@ from mixseek.records import ExecutionSummary
 from mixseek.storage.journal_records import CallSpend
 from mixseek.testing import ModelServer
 from soak.arena import Arena, Team
-from soak.mortals import begun_in, left_of, start, wait_until
+from soak.mortals import KILLED, begun_in, left_of, start, wait_until
 
 __all__ = ["Outcome", "play_with_kills"]
 
@@ -51,6 +51,8 @@ class Outcome:
     @property
     def faults(self) -> Iterator[str]:
         """What must not be."""
+        if not self.kills:
+            yield "it was never killed"
         if self.recorded < self.billed - _DUST:
             yield f"the journal has {self.recorded:.6f} USD, the server billed {self.billed:.6f}"
         if self.billed > BUDGET + self.in_flight + _DUST:
@@ -101,7 +103,9 @@ def _is_killed(root: Path, server: ModelServer, kill: int | str) -> bool:
         process.kill()
     process.join(LONGEST_SECONDS)
     left_of(root, server)
-    return process.exitcode != 0
+    if process.exitcode not in (0, KILLED):
+        raise RuntimeError(f"the run ended with {process.exitcode}")
+    return process.exitcode == KILLED
 
 
 def _played_to_its_end(arena: Arena) -> ExecutionSummary:
@@ -161,7 +165,10 @@ def main() -> int:
     chosen = parser.parse_args()
     drawn, faults = random.Random(chosen.seed), 0
     for point in CRASH_POINTS:
-        faults += _tell(point, play_with_kills([f"{point}:{drawn.choice((1, 2, 5))}", drawn.randrange(1, 20), point]))
+        outcome = play_with_kills([f"{point}:{drawn.choice((2, 5))}", drawn.randrange(1, 20), point])
+        if not outcome.kills:  # it is reached only once
+            outcome = play_with_kills([point, drawn.randrange(1, 20), point])
+        faults += _tell(point, outcome)
     for number in range(1, chosen.runs + 1):
         faults += _tell(
             f"run {number}", play_with_kills([drawn.randrange(1, 20) for _ in range(drawn.randrange(1, 4))])

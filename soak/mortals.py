@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mixseek import crash_points
+from mixseek.errors import NotResumableError
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.storage import journal_file
 from mixseek.storage.database import open_database
@@ -28,6 +29,7 @@ from mixseek.testing import ModelServer
 from soak.arena import TASK, Arena, at_once
 
 __all__ = [
+    "KILLED",
     "PRELOADED",
     "Left",
     "answers_kept",
@@ -42,6 +44,8 @@ __all__ = [
     "wait_until",
 ]
 
+KILLED = -9
+"""The exit code of a process that was killed."""
 PRELOADED = (
     "mixseek.cli.exec",
     "pydantic_ai.models.openai",
@@ -78,7 +82,9 @@ async def go_on(root: Path, **orchestrator: Any) -> None:
     settings = load_orchestrator_settings("configs/orchestrator.toml", root)
     built = Orchestrator(settings, **{"backoff": at_once, **orchestrator})
     begun = await begun_in(root)
-    await (built.resume(begun) if begun else built.execute(TASK))
+    # Who is killed on the way out leaves a whole run.
+    with suppress(NotResumableError):
+        await (built.resume(begun) if begun else built.execute(TASK))
 
 
 async def begun_in(root: Path) -> str | None:

@@ -29,6 +29,7 @@ from mixseek.storage.journal_records import ModelCall as JournalCall
 from mixseek.testing import ModelServer
 from soak.arena import Arena, Team
 from soak.mortals import (
+    KILLED,
     answers_kept,
     begun_in,
     kept,
@@ -53,7 +54,6 @@ __all__ = [
     "strangers",
 ]
 
-KILLED = -9
 TIMES = (1, 2, 5, 11)
 """Which times of a crash point a run is killed at, as far as it gets there so often."""
 LONGEST_SECONDS = 300.0
