@@ -325,7 +325,7 @@ async def test_the_hook_is_called_after_every_round_and_cannot_stop_a_run(
     assert played.summary.failed_teams_info == []
 
 
-async def test_results_are_returned_even_if_the_summary_cannot_be_written(
+async def test_results_are_returned_even_if_the_summary_cannot_be_written_and_a_resume_writes_it_for_nothing(
     tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     holders: list[subprocess.Popen[bytes]] = []
@@ -353,7 +353,12 @@ async def test_results_are_returned_even_if_the_summary_cannot_be_written(
             holder.communicate()
     assert [(each.team_id, each.score) for each in summary.team_results] == [("alpha", 70)]
     assert arena.rows("execution_summary") == []
-    assert "the summary of execution" in caplog.text
+    assert f"mixseek resume {summary.execution_id} writes it" in caplog.text
+    asked = server.bill.total.requests
+    resumed = await arena.build().resume(summary.execution_id)
+    assert [(each.team_id, each.score) for each in resumed.team_results] == [("alpha", 70)]
+    assert [row["status"] for row in arena.rows("execution_summary")] == ["completed"]
+    assert server.bill.total.requests == asked
 
 
 # --- being cancelled --------------------------------------------------------------------------------------------------

@@ -12,9 +12,11 @@ def test_full_read_only_and_broken_disks_lose_nothing_and_are_named(capfd: pytes
         "read-only, pwrite /.journal.db., 70",
         "read-only, fdatasync /mixseek.db.wal, 4",
         "broken from, fdatasync /journal.db-wal, 30",
+        "no space, ftruncate /mixseek.db.lock, 2",
+        "read-only, fdatasync /mixseek.db.wal, 14",
     ]
     code = run_preloaded(["--at-once", "2", "--fault", *faults])
     assert code == 0, capfd.readouterr().out
     told = capfd.readouterr().out
     assert "commands on a read-only disk, 0 losses" in told
-    assert "4 faults: " in told
+    assert "6 faults: " in told

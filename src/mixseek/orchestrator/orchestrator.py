@@ -362,6 +362,8 @@ class _Execution:
         self._controllers: list[RoundController] = []
         self._started = time.monotonic() - (run.restored.seconds if run.restored else 0.0)
         self._has_begun = False
+        self._is_saved = True
+        """Whether the store has all it should; if not, the journal calls the run unfinished, so that it is resumed."""
         self._schema: JsonSchema | None = None
 
     async def play(self) -> ExecutionSummary:
@@ -438,7 +440,11 @@ class _Execution:
         self._run.check_place()
         where = {"execution_id": self._task.execution_id}
         if summary is not None:
-            await self._tell_the_end(RunFinished(**where, summary=summary))
+            finished = RunFinished(**where, summary=summary)
+            if self._is_saved:
+                await self._tell_the_end(finished)
+            else:
+                self._run.events.emit(finished)
             return summary
         unfinished = self._unfinished()
         for controller in unfinished:
@@ -683,7 +689,9 @@ class _Execution:
                 at=summary.created_at,
             )
         except StorageError:
-            logger.exception("the summary of execution %s could not be written", summary.execution_id)
+            self._is_saved = self._run.journal is None
+            remedy = "" if self._is_saved else f"; mixseek resume {summary.execution_id} writes it"
+            logger.exception("the summary of execution %s could not be written%s", summary.execution_id, remedy)
 
 
 def _task(

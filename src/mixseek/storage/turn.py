@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from mixseek.records import utc_now
@@ -51,6 +52,11 @@ class Turn:
 
     def note(self, what: str) -> None:
         """Write into the lock file who holds it, and what that process is itself waiting for."""
+        # Nobody loses the turn because there is no room for a name.
+        with suppress(OSError):
+            self._write_name(what)
+
+    def _write_name(self, what: str) -> None:
         if self._fd is not None:
             text = f"process {this_pid()} ({this_command()}) since {utc_now():%Y-%m-%dT%H:%M:%SZ}{what}\n"
             data = text.encode("utf-8", "replace")
