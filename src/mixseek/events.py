@@ -8,8 +8,10 @@ nothing.
 import logging
 from collections.abc import Callable
 from datetime import datetime
+from typing import ClassVar
 
 from pydantic import Field, JsonValue, SkipValidation
+from pydantic_core import PydanticSerializationError
 
 from mixseek.records import (
     AttachmentInfo,
@@ -25,6 +27,7 @@ from mixseek.records import (
     RoundState,
     utc_now,
 )
+from mixseek.redaction import MadeJson
 
 __all__ = [
     "AttachmentsKept",
@@ -69,9 +72,19 @@ class Event(Record):
         """The name of what happened."""
         return type(self).__name__
 
+    _beside: ClassVar[dict[str, bool | set[str]]] = {"execution_id": True, "team_id": True, "at": True}
+    """What is no part of the payload."""
+
     def payload(self) -> dict[str, JsonValue]:
         """All that this kind of event adds, as JSON."""
-        return self.model_dump(mode="json", exclude={"execution_id", "team_id", "at"})
+        return self.model_dump(mode="json", exclude=self._beside)
+
+    def kept_payload(self) -> dict[str, JsonValue] | MadeJson:
+        """The payload by the quickest way: written as JSON already, unless UTF-8 cannot hold it."""
+        try:
+            return MadeJson(self.model_dump_json(exclude=self._beside).encode())
+        except PydanticSerializationError:
+            return self.payload()
 
 
 class RunStarted(Event):
@@ -161,12 +174,7 @@ class MemberFinished(Event):
     round_number: int
     submission: MemberSubmission
 
-    def payload(self) -> dict[str, JsonValue]:
-        """All of it but the messages."""
-        return self.model_dump(
-            mode="json",
-            exclude={"execution_id": True, "team_id": True, "at": True, "submission": {"all_messages"}},
-        )
+    _beside: ClassVar = Event._beside | {"submission": {"all_messages"}}
 
 
 class ToolCalled(Event):
@@ -220,6 +228,10 @@ class SubmissionEvaluated(Event):
     flags: list[str] = Field(default_factory=list)
 
 
+_WITHOUT_MESSAGES = Event._beside | {"state": {"message_history"}}
+""":class:`HistoryKept` has them."""
+
+
 class RoundFinished(Event):
     """A round is over and on the leader board."""
 
@@ -227,9 +239,7 @@ class RoundFinished(Event):
     entry: LeaderBoardEntry
     usage: list[ModelUsage]
 
-    def payload(self) -> dict[str, JsonValue]:
-        """Without the messages, which :class:`HistoryKept` has."""
-        return _without_messages(self)
+    _beside: ClassVar = _WITHOUT_MESSAGES
 
 
 class RoundFailed(Event):
@@ -240,9 +250,7 @@ class RoundFailed(Event):
     reason: str
     usage: list[ModelUsage]
 
-    def payload(self) -> dict[str, JsonValue]:
-        """Without the messages, which :class:`HistoryKept` has."""
-        return _without_messages(self)
+    _beside: ClassVar = _WITHOUT_MESSAGES
 
 
 class SubmissionUnscored(Event):
@@ -253,14 +261,7 @@ class SubmissionUnscored(Event):
     reason: str
     usage: list[ModelUsage]
 
-    def payload(self) -> dict[str, JsonValue]:
-        """Without the messages, which :class:`HistoryKept` has."""
-        return _without_messages(self)
-
-
-def _without_messages(event: RoundFinished | RoundFailed | SubmissionUnscored) -> dict[str, JsonValue]:
-    told = event.model_dump(mode="json", exclude={"execution_id", "team_id", "at", "state"})
-    return {**told, "state": event.state.model_dump(mode="json", exclude={"message_history"})}
+    _beside: ClassVar = _WITHOUT_MESSAGES
 
 
 class RoundJudged(Event):

@@ -26,7 +26,7 @@ from urllib.parse import quote, quote_plus
 from pydantic import JsonValue
 from pydantic_core import SchemaValidator, core_schema
 
-__all__ = ["MARK", "MIN_SECRET_LENGTH", "RedactedJson", "RedactingFilter", "Redactor", "register_secret"]
+__all__ = ["MARK", "MIN_SECRET_LENGTH", "MadeJson", "RedactedJson", "RedactingFilter", "Redactor", "register_secret"]
 
 MARK = "[redacted]"
 MIN_SECRET_LENGTH = 8
@@ -239,7 +239,13 @@ class _Needles:
         return cls(registered, needles, _Words(heads | json_heads))
 
 
-class RedactedJson(bytes):
+class MadeJson(bytes):
+    """JSON in UTF-8 that was made of a value by a quicker way than by its parts; secrets may be in it."""
+
+    __slots__ = ()
+
+
+class RedactedJson(MadeJson):
     """JSON in UTF-8 that a redactor made, so that nobody has to look through it again."""
 
     __slots__ = ()
@@ -292,8 +298,13 @@ class Redactor:
             return self._entries(value)
         return value
 
-    def json(self, value: JsonValue, *, sort_keys: bool = False) -> RedactedJson:
-        """``value`` as JSON without its secrets; ``ValueError`` if it is no JSON, NaN and infinity included."""
+    def json(self, value: JsonValue | MadeJson, *, sort_keys: bool = False) -> RedactedJson:
+        """``value`` as JSON without its secrets; ``ValueError`` if it is no JSON, NaN and infinity included.
+
+        What is JSON already stays as it is, but for secrets.
+        """
+        if isinstance(value, MadeJson):
+            return self._made(value)
         text = _json_text(value, sort_keys)
         data = _utf8(text)
         # Whatever is in a string of the value is in its JSON too, escaped; without a hint there is nothing to walk for.
@@ -302,6 +313,11 @@ class Redactor:
         text = _json_text(self.value(value), sort_keys)
         data = _utf8(text)
         return _JsonWithSurrogates(text.encode("utf-8", "surrogatepass")) if data is None else RedactedJson(data)
+
+    def _made(self, data: MadeJson) -> RedactedJson:
+        if isinstance(data, RedactedJson):
+            return data
+        return self.json(json.loads(data)) if self._may_change(data) else RedactedJson(data)
 
     def json_text(self, value: JsonValue) -> str:
         """:meth:`json` as text."""

@@ -17,11 +17,12 @@ from pydantic_ai import (
 )
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.usage import RequestUsage
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from mixseek.config.schema import ModelParams
 from mixseek.llm.attached import kept_content
 from mixseek.records import Usage
+from mixseek.redaction import MadeJson
 
 __all__ = [
     "answer_from_json",
@@ -91,14 +92,19 @@ def messages_from_json(values: Sequence[JsonValue]) -> list[ModelMessage]:
     return ModelMessagesTypeAdapter.validate_json(to_json(list(values)))
 
 
-def answer_to_json(answer: ModelResponse) -> JsonValue:
-    """One answer as a JSON value."""
-    return messages_to_json([answer])[0]
+def answer_to_json(answer: ModelResponse) -> JsonValue | MadeJson:
+    """One answer as JSON text, or, where UTF-8 cannot hold it, as a JSON value."""
+    try:
+        # The brackets of a list of one: only that type is known to write files as base64.
+        return MadeJson(ModelMessagesTypeAdapter.dump_json([answer])[1:-1])
+    except PydanticSerializationError:
+        return messages_to_json([answer])[0]
 
 
-def answer_from_json(value: JsonValue) -> ModelResponse:
+def answer_from_json(value: JsonValue | MadeJson) -> ModelResponse:
     """The answer that was made JSON by :func:`answer_to_json`."""
-    return cast("ModelResponse", messages_from_json([value])[0])
+    text = value if isinstance(value, MadeJson) else to_json(value)
+    return cast("ModelResponse", ModelMessagesTypeAdapter.validate_json(b"[%b]" % text)[0])
 
 
 def settings_to_json(settings: ModelSettings | None) -> JsonValue:

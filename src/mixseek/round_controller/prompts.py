@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError, to_json
+
 from mixseek.config.schema import PromptBuilderSettings, RoundPromptConfig
 from mixseek.prompt_builder import (
     EvaluatorPromptContext,
@@ -17,6 +20,7 @@ from mixseek.prompt_builder import (
 from mixseek.prompt_builder.fence import new_nonce
 from mixseek.prompt_builder.formatters import get_current_datetime_with_timezone
 from mixseek.records import EvaluationRequest, RankingSource, utc_now
+from mixseek.redaction import MadeJson
 from mixseek.storage.journal import Journal, RoundPrompt
 
 __all__ = ["RoundPrompts"]
@@ -108,7 +112,7 @@ class RoundPrompts:
                 role=role,
                 text=prompt,
                 clock=self._clock,
-                ranking=None if ranking is None else list(ranking),
+                ranking=None if ranking is None else _kept_ranking(ranking),
                 nonce=nonce,
                 made_at=utc_now(),
             )
@@ -138,6 +142,14 @@ class _Seen:
         assert self._board is not None  # noqa: S101  # source is None otherwise
         self.ranking = await self._board.get_leader_board_ranking(execution_id)
         return self.ranking
+
+
+def _kept_ranking(ranking: Ranking) -> list[JsonValue] | MadeJson:
+    """As JSON already: the whole board goes with every prompt, and with many teams its parts are many."""
+    try:
+        return MadeJson(to_json(ranking, inf_nan_mode="strings"))
+    except PydanticSerializationError:
+        return list(ranking)
 
 
 def _team_builder(

@@ -152,7 +152,7 @@ class Run:
             sequence=sequence,
             kind=event.kind,
             at=event.at,
-            payload=event.payload(),
+            payload=event.kept_payload(),
         )
 
     def _tell_call(self, call: FinishedCall) -> None:

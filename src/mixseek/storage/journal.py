@@ -28,7 +28,7 @@ from pydantic import BaseModel, JsonValue, RootModel
 
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
 from mixseek.records import ModelUsage, Usage
-from mixseek.redaction import RedactedJson, Redactor
+from mixseek.redaction import MadeJson, RedactedJson, Redactor
 from mixseek.storage.bodies import packed, value_of
 from mixseek.storage.journal_file import (
     abandon,
@@ -583,10 +583,10 @@ class _RowMaker:
             raise UnstorableValueError(f"{column} holds half a surrogate pair, which the journal cannot keep as a name")
         return redacted
 
-    def _body_or_null(self, name: str, value: JsonValue) -> str | bytes | None:
+    def _body_or_null(self, name: str, value: JsonValue | MadeJson) -> str | bytes | None:
         return None if value is None else self._body(name, value)
 
-    def _body(self, name: str, value: JsonValue | RedactedJson) -> str | bytes:
+    def _body(self, name: str, value: JsonValue | MadeJson) -> str | bytes:
         return packed(self._json(name, value))
 
     def _record(self, name: str, record: BaseModel) -> bytes:
@@ -594,9 +594,9 @@ class _RowMaker:
         text = record.model_dump_json(exclude_none=True)
         return self._json(name, json.loads(text)) if self._redactor.may_change(text) else text.encode()
 
-    def _json(self, name: str, value: JsonValue | RedactedJson) -> bytes:
+    def _json(self, name: str, value: JsonValue | MadeJson) -> bytes:
         try:
-            kept = value if isinstance(value, RedactedJson) else self._redactor.json(value)
+            kept = self._redactor.json(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise UnstorableValueError(f"{name} is no JSON value the journal can keep: {error}") from error
         return _with_escaped_surrogates(name, kept) if kept.has_surrogates else kept

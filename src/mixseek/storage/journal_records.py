@@ -16,7 +16,7 @@ from uuid import uuid4
 from pydantic import AwareDatetime, Field, FiniteFloat, InstanceOf, JsonValue, SkipValidation, model_validator
 
 from mixseek.records import Record, Usage
-from mixseek.redaction import RedactedJson, Redactor
+from mixseek.redaction import MadeJson, RedactedJson, Redactor
 
 __all__ = [
     "Attempt",
@@ -39,6 +39,8 @@ __all__ = [
 
 # A walk through every value costs as much as writing it; what is no JSON is refused when it is written.
 _Json = SkipValidation[JsonValue]
+_JsonOrText = SkipValidation[JsonValue | InstanceOf[MadeJson]]
+"""A JSON value, which is what is read, or one that was written as JSON already and is kept as it is."""
 DERIVED = "~"
 _VOLATILE = frozenset({"timestamp", "run_id", "conversation_id", "failed_attempts", "history_digest"})
 
@@ -122,9 +124,8 @@ class ModelCall(Record):
     key: str
     occurrence: int = Field(ge=0)
     model: str
-    request: SkipValidation[JsonValue | InstanceOf[RedactedJson]]
-    """A JSON value, or the text of a :class:`Request`, which is kept as it is."""
-    answer: _Json = None
+    request: _JsonOrText
+    answer: _JsonOrText = None
     failure: CallFailure | None = None
     usage: Usage = Usage()
     cost_usd: float | None = None
@@ -181,7 +182,7 @@ class RoundPrompt(Record):
     role: str
     text: str
     clock: str
-    ranking: _Json = None
+    ranking: _JsonOrText = None
     nonce: str | None = None
     made_at: AwareDatetime
 
@@ -194,7 +195,7 @@ class JournalEvent(Record):
     sequence: int = Field(ge=0)
     kind: str
     at: AwareDatetime
-    payload: _Json
+    payload: _JsonOrText
     position: int | None = None
     """Where it stands in the file, for reading on from there; the journal sets it."""
 
