@@ -231,11 +231,18 @@ def _rows_there(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> d
     return {row.key: row for row in (Row(table, values) for values in found)}
 
 
+_MOST_ROWS_AT_ONCE = 32
+"""In one statement: what DuckDB takes to plan it grows with its values, by tens of megabytes for hundreds of rows."""
+
+
 def _by_table(rows: Iterable[Row]) -> list[list[Row]]:
+    """Groups of rows that go into one table, the last of each key, no more than one statement should hold."""
     tables: dict[Table, dict[tuple[Any, ...], Row]] = {}
     for row in rows:
         tables.setdefault(row.table, {})[row.key] = row
-    return [list(group.values()) for group in tables.values()]
+    groups = [list(group.values()) for group in tables.values()]
+    starts = [(group, start) for group in groups for start in range(0, len(group), _MOST_ROWS_AT_ONCE)]
+    return [group[start : start + _MOST_ROWS_AT_ONCE] for group, start in starts]
 
 
 def _in_transaction(connection: duckdb.DuckDBPyConnection, groups: list[list[Row]], write: Any) -> None:
