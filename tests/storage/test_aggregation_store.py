@@ -205,8 +205,10 @@ async def test_usage_is_replaced_by_key_and_an_unknown_price_stays_unknown(tmp_p
 async def test_more_rows_than_one_statement_takes_are_written_together_and_replaced(tmp_path: Path) -> None:
     async with AggregationStore(tmp_path) as store:
         for requests in (1, 2):
-            await store.save_model_usage([line(agent_name=f"agent {number}", requests=requests) for number in range(70)])
-    found = rows(tmp_path, "SELECT agent_name, requests FROM model_usage ORDER BY id")
+            lines = [line(agent_name=f"agent {number}", requests=requests) for number in range(70)]
+            await store.save_model_usage(lines)
+        path = store.db_path
+    found = rows(path, "SELECT agent_name, requests FROM model_usage ORDER BY id")
     assert found == [(f"agent {number}", 2) for number in range(70)]
 
 
