@@ -16,7 +16,14 @@ def an_event() -> RoundStarted:
 def test_an_event_knows_its_kind_and_what_it_adds() -> None:
     event = an_event()
     assert event.kind == "RoundStarted"
-    assert json.loads(json.dumps(event.payload())) == {"round_number": 2, "prompt": "課題"}
+    assert json.loads(json.dumps(event.payload())) == {"round_number": 2}
+
+
+@pytest.mark.parametrize("team_name", ["チーム", "half a surrogate pair: \ud800"])
+def test_what_a_journal_is_given_says_the_same_as_the_payload(team_name: str) -> None:
+    event = TeamStarted(execution_id="e", team_id="t", team_name=team_name)
+    kept = event.kept_payload()
+    assert (json.loads(kept) if isinstance(kept, bytes) else kept) == event.payload()
 
 
 def test_an_event_cannot_be_changed() -> None:

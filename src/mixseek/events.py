@@ -74,13 +74,17 @@ class Event(Record):
 
     _beside: ClassVar[dict[str, bool | set[str]]] = {"execution_id": True, "team_id": True, "at": True}
     """What is no part of the payload."""
+    _holds_long_texts: ClassVar = False
+    """Whether it holds texts that live on: the quick way to JSON leaves each text a second copy, in UTF-8."""
 
     def payload(self) -> dict[str, JsonValue]:
         """All that this kind of event adds, as JSON."""
         return self.model_dump(mode="json", exclude=self._beside)
 
     def kept_payload(self) -> dict[str, JsonValue] | MadeJson:
-        """The payload by the quickest way: written as JSON already, unless UTF-8 cannot hold it."""
+        """The payload for a journal: written as JSON already where that is quick, and UTF-8 can hold it."""
+        if self._holds_long_texts:
+            return self.payload()
         try:
             return MadeJson(self.model_dump_json(exclude=self._beside).encode())
         except PydanticSerializationError:
@@ -123,11 +127,15 @@ class RunFinished(Event):
 
     summary: ExecutionSummary
 
+    _holds_long_texts: ClassVar = True
+
 
 class RunInterrupted(Event):
     """A run was stopped; the summary holds what there was."""
 
     summary: ExecutionSummary
+
+    _holds_long_texts: ClassVar = True
 
 
 class TeamStarted(Event):
@@ -154,10 +162,12 @@ class TeamFailed(Event):
 
 
 class RoundStarted(Event):
-    """A team has its prompt."""
+    """A team has its prompt; the journal keeps that by itself."""
 
     round_number: int
     prompt: str
+
+    _beside: ClassVar = Event._beside | {"prompt": True}
 
 
 class MemberCalled(Event):
@@ -175,6 +185,7 @@ class MemberFinished(Event):
     submission: MemberSubmission
 
     _beside: ClassVar = Event._beside | {"submission": {"all_messages"}}
+    _holds_long_texts: ClassVar = True
 
 
 class ToolCalled(Event):
@@ -211,12 +222,16 @@ class SubmissionMade(Event):
     submission_content: str
     round_started_at: datetime | None = None
 
+    _holds_long_texts: ClassVar = True
+
 
 class HistoryKept(Event):
     """What a round was made of, as it is stored: the members' work, and all messages between leader and members."""
 
     record: MemberSubmissionsRecord
     message_history: SkipValidation[list[JsonValue]]
+
+    _holds_long_texts: ClassVar = True
 
 
 class SubmissionEvaluated(Event):
@@ -240,6 +255,7 @@ class RoundFinished(Event):
     usage: list[ModelUsage]
 
     _beside: ClassVar = _WITHOUT_MESSAGES
+    _holds_long_texts: ClassVar = True
 
 
 class RoundFailed(Event):
@@ -251,6 +267,7 @@ class RoundFailed(Event):
     usage: list[ModelUsage]
 
     _beside: ClassVar = _WITHOUT_MESSAGES
+    _holds_long_texts: ClassVar = True
 
 
 class SubmissionUnscored(Event):
@@ -262,6 +279,7 @@ class SubmissionUnscored(Event):
     usage: list[ModelUsage]
 
     _beside: ClassVar = _WITHOUT_MESSAGES
+    _holds_long_texts: ClassVar = True
 
 
 class RoundJudged(Event):

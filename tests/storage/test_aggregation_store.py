@@ -207,9 +207,9 @@ async def test_more_rows_than_one_statement_takes_are_written_together_and_repla
         for requests in (1, 2):
             lines = [line(agent_name=f"agent {number}", requests=requests) for number in range(70)]
             await store.save_model_usage(lines)
-        path = store.db_path
-    found = rows(path, "SELECT agent_name, requests FROM model_usage ORDER BY id")
-    assert found == [(f"agent {number}", 2) for number in range(70)]
+        usage = await store.get_model_usage("e", "a")
+    assert {line.agent_name: line.requests for line in usage} == {f"agent {number}": 2 for number in range(70)}
+    assert len(usage) == 70
 
 
 async def test_only_one_round_of_a_team_is_its_final_submission(tmp_path: Path) -> None:
