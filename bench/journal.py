@@ -11,13 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.competition import CALLS_A_ROUND, NO_JOURNAL, STORED, TASK, Case, case, environ, orchestrator
+from bench.competition import CALLS_A_ROUND, NO_JOURNAL, STORED, TASK, case, environ, orchestrator
 from bench.harness import Row, compare, interleave, table
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import Usage
@@ -31,7 +30,7 @@ __all__ = ["run"]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TOGETHER = 200
 TEAMS, ROUNDS = 200, 5
-REPEATS = 3
+REPEATS = 5
 LONGEST_SECONDS = 5.0
 PROMPT = "提出内容の一文です。 A sentence of the prompt.\n" * 350
 numbers = count(1)
@@ -112,20 +111,27 @@ def _a_row(connection: sqlite3.Connection) -> tuple[list[str], list[object]]:
 # --- a whole competition ----------------------------------------------------------------------------------------------
 
 
-def _competition() -> Row:
-    """The middle of several, by time on the clock; both take turns."""
+def _competition() -> list[Row]:
+    """The quickest of several; both take turns.
+
+    They differ by less than two runs of one of them do where other machines share the processor: whatever else runs
+    there makes a run slower and never quicker, so the quickest is nearest to what a run itself takes. The middle ones
+    are told beside.
+    """
     from mixseek.testing import ModelServerProcess  # here alone: what is measured needs no server of its own
 
     with ModelServerProcess(latency=0.1, keep_bodies=False) as server:
         runs = [[case(what, server.base_url, TEAMS) for what in (STORED, NO_JOURNAL)] for _ in range(REPEATS)]
-    with_it, without = (_middle(cases) for cases in zip(*runs, strict=True))
-    return Row(
-        f"{TEAMS} teams, store and journal", with_it, with_it, NO_JOURNAL, without, with_it / without, "<= 1.10x"
-    )
+    with_it, without = (sorted(one.wall for one in cases) for cases in zip(*runs, strict=True))
+    name, middle = f"{TEAMS} teams, store and journal", REPEATS // 2
+    return [
+        _beside(f"{name}: quickest of {REPEATS}", with_it[0], without[0], "<= 1.10x"),
+        _beside(f"{name}: middle of {REPEATS}", with_it[middle], without[middle], ""),
+    ]
 
 
-def _middle(cases: Sequence[Case]) -> float:
-    return sorted(one.wall for one in cases)[len(cases) // 2]
+def _beside(name: str, with_it: float, without: float, aim: str) -> Row:
+    return Row(name, with_it, with_it, NO_JOURNAL, without, with_it / without, aim)
 
 
 # --- a resumed competition --------------------------------------------------------------------------------------------
@@ -190,7 +196,7 @@ def run() -> str:
     """This part of the report."""
     with tempfile.TemporaryDirectory() as directory:
         records = asyncio.run(_records(Path(directory)))
-    return table("The journal, beside its limits in the same run", [*records, _competition(), *_resumed()])
+    return table("The journal, beside its limits in the same run", [*records, *_competition(), *_resumed()])
 
 
 if __name__ == "__main__":
