@@ -26,7 +26,16 @@ from urllib.parse import quote, quote_plus
 from pydantic import JsonValue
 from pydantic_core import SchemaValidator, core_schema
 
-__all__ = ["MARK", "MIN_SECRET_LENGTH", "MadeJson", "RedactedJson", "RedactingFilter", "Redactor", "register_secret"]
+__all__ = [
+    "MARK",
+    "MIN_SECRET_LENGTH",
+    "MadeJson",
+    "RedactedJson",
+    "RedactingFilter",
+    "Redactor",
+    "register_secret",
+    "sorted_json",
+]
 
 MARK = "[redacted]"
 MIN_SECRET_LENGTH = 8
@@ -304,7 +313,7 @@ class Redactor:
         What is JSON already stays as it is, but for secrets.
         """
         if isinstance(value, MadeJson):
-            return self._made(value)
+            return self._made(value, sort_keys)
         text = _json_text(value, sort_keys)
         data = _utf8(text)
         # Whatever is in a string of the value is in its JSON too, escaped; without a hint there is nothing to walk for.
@@ -314,10 +323,10 @@ class Redactor:
         data = _utf8(text)
         return _JsonWithSurrogates(text.encode("utf-8", "surrogatepass")) if data is None else RedactedJson(data)
 
-    def _made(self, data: MadeJson) -> RedactedJson:
+    def _made(self, data: MadeJson, sort_keys: bool) -> RedactedJson:
         if isinstance(data, RedactedJson):
             return data
-        return self.json(json.loads(data)) if self._may_change(data) else RedactedJson(data)
+        return self.json(json.loads(data), sort_keys=sort_keys) if self._may_change(data) else RedactedJson(data)
 
     def json_text(self, value: JsonValue) -> str:
         """:meth:`json` as text."""
@@ -346,6 +355,11 @@ class Redactor:
         if self._known.registered is not _registered:
             self._known = _Needles.of(self._own, _registered)
         return self._known
+
+
+def sorted_json(value: JsonValue | MadeJson) -> MadeJson:
+    """``value`` as JSON with its names in order, secrets and all; UnicodeEncodeError where UTF-8 cannot hold it."""
+    return value if isinstance(value, MadeJson) else MadeJson(_json_text(value, sort_keys=True).encode())
 
 
 def _json_text(value: JsonValue, sort_keys: bool) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from mixseek.redaction import Redactor
+from mixseek.redaction import Redactor, sorted_json
 from mixseek.storage.journal import CallScope, keyed_request, tool_key
 
 SCOPE = CallScope(execution_id="e", team_id="t", round_number=1, role="leader", agent_name="a")
@@ -53,6 +53,23 @@ def test_what_differs_between_two_runs_of_one_request_does_not_matter(sent: list
 @given(messages)
 def test_a_request_read_back_from_json_has_the_same_key(sent: list[Any]) -> None:
     assert key_of(json.loads(json.dumps(sent))) == key_of(sent)
+
+
+@settings(max_examples=50)
+@given(messages, json_values)
+def test_tools_that_are_json_already_make_the_same_request(sent: list[Any], tools: Any) -> None:
+    given: dict[str, Any] = {"model": "m", "settings": {"seed": 1}, "redactor": REDACTOR}
+    by_value = keyed_request(SCOPE, messages=sent, tools=tools, **given)
+    assert keyed_request(SCOPE, messages=sent, tools=sorted_json(tools), **given) == by_value
+    assert json.loads(by_value.text)["parameters"] == REDACTOR.value(tools)
+
+
+@pytest.mark.parametrize("where", ["messages", "tools"])
+def test_half_a_surrogate_pair_in_a_request_is_kept(where: str) -> None:
+    asked: dict[str, Any] = {"messages": [{"parts": []}], "tools": {"name": "t"}, where: [{"content": "\ud800"}]}
+    request = keyed_request(SCOPE, model="m", settings={}, redactor=REDACTOR, **asked)
+    assert request.text.has_surrogates
+    assert request.key == keyed_request(SCOPE, model="m", settings={}, redactor=REDACTOR, **asked).key
 
 
 @settings(max_examples=50)

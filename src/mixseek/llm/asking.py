@@ -79,10 +79,14 @@ async def ask_for_text(
     """Ask once for a text; all that was said, the answer last, whatever it holds."""
     parts: list[ModelRequestPart] = [SystemPromptPart(system_prompt)] if system_prompt and not history else []
     request = ModelRequest(parts=[*parts, UserPromptPart(message(prompt, beside))], instructions=instructions)
-    instructed = [InstructionPart(instructions)] if instructions else None
     said = [*history, request]
-    answer = await model.request(said, settings, ModelRequestParameters(instruction_parts=instructed))
+    answer = await model.request(said, settings, _text_parameters(instructions))
     return [*said, answer]
+
+
+@lru_cache(maxsize=64)
+def _text_parameters(instructions: str | None) -> ModelRequestParameters:
+    return ModelRequestParameters(instruction_parts=[InstructionPart(instructions)] if instructions else None)
 
 
 @lru_cache(maxsize=64)
@@ -142,6 +146,7 @@ def _told(answer: ModelResponse, wrong: str) -> list[ModelRequestPart]:
     return [ToolReturnPart(call.tool_name, words, tool_call_id=call.tool_call_id) for call in calls]
 
 
+@lru_cache(maxsize=64)
 def _parameters(output_type: type[BaseModel], instructions: str | None) -> ModelRequestParameters:
     asked = _form(output_type)
     return replace(asked, instruction_parts=[InstructionPart(instructions)]) if instructions else asked

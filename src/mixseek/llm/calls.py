@@ -25,6 +25,7 @@ from pydantic import JsonValue
 
 from mixseek.llm.purse import NOTHING, Purses, Spend, known_and_lost
 from mixseek.records import LostUsage, ModelRole, ModelUsage, Usage, utc_now
+from mixseek.redaction import MadeJson
 from mixseek.storage.journal_records import CallScope, CallSpend, ModelCall, Request, StartedCall, ToolResult
 
 __all__ = [
@@ -103,7 +104,7 @@ class CallJournal(Protocol):
         *,
         model: str,
         settings: JsonValue,
-        tools: JsonValue,
+        tools: JsonValue | MadeJson,
         messages: JsonValue,
         attempt: int = 0,
         within: str = "",

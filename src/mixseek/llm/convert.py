@@ -22,7 +22,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from mixseek.config.schema import ModelParams
 from mixseek.llm.attached import kept_content
 from mixseek.records import Usage
-from mixseek.redaction import MadeJson
+from mixseek.redaction import MadeJson, sorted_json
 
 __all__ = [
     "answer_from_json",
@@ -30,12 +30,15 @@ __all__ = [
     "messages_from_json",
     "messages_to_json",
     "model_settings",
+    "parameters_text",
     "parameters_to_json",
     "settings_to_json",
     "usage_record",
 ]
 
 _PARAMETERS: TypeAdapter[ModelRequestParameters] = TypeAdapter(ModelRequestParameters)
+_MOST_KNOWN = 128
+_known_parameters: dict[int, tuple[ModelRequestParameters, MadeJson]] = {}
 _COUNTS = tuple(name for name in Usage.model_fields if name not in ("requests", "tool_calls", "details"))
 
 
@@ -115,3 +118,20 @@ def settings_to_json(settings: ModelSettings | None) -> JsonValue:
 def parameters_to_json(parameters: ModelRequestParameters) -> JsonValue:
     """The tools on offer and the output that is wanted, as a JSON value."""
     return cast("JsonValue", _PARAMETERS.dump_python(parameters, mode="json", exclude_defaults=True))
+
+
+def parameters_text(parameters: ModelRequestParameters) -> JsonValue | MadeJson:
+    """:func:`parameters_to_json` as text, made once for those that are used again, or a value UTF-8 cannot hold."""
+    known = _known_parameters.get(id(parameters))
+    if known is not None:
+        return known[1]
+    value = parameters_to_json(parameters)
+    try:
+        text = sorted_json(value)
+    except UnicodeEncodeError:
+        return value
+    if len(_known_parameters) >= _MOST_KNOWN:
+        _known_parameters.clear()
+    # They are held themselves, so that no others get the same id.
+    _known_parameters[id(parameters)] = parameters, text
+    return text

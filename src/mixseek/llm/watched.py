@@ -39,7 +39,7 @@ from mixseek.llm.convert import (
     answer_from_json,
     answer_to_json,
     messages_to_json,
-    parameters_to_json,
+    parameters_text,
     settings_to_json,
     usage_record,
 )
@@ -443,7 +443,7 @@ class WatchedModel(WrapperModel):
             scope,
             model=self._named,
             settings=settings_to_json(settings),
-            tools=parameters_to_json(parameters),
+            tools=parameters_text(parameters),
             messages=messages_to_json(messages),
             attempt=scope.attempt,
             within=scope.within,

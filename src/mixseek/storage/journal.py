@@ -196,7 +196,7 @@ class Journal:
         *,
         model: str,
         settings: JsonValue,
-        tools: JsonValue,
+        tools: JsonValue | MadeJson,
         messages: JsonValue,
         attempt: int = 0,
         within: str = "",

@@ -16,7 +16,7 @@ from uuid import uuid4
 from pydantic import AwareDatetime, Field, FiniteFloat, InstanceOf, JsonValue, SkipValidation, model_validator
 
 from mixseek.records import Record, Usage
-from mixseek.redaction import MadeJson, RedactedJson, Redactor
+from mixseek.redaction import MadeJson, RedactedJson, Redactor, sorted_json
 
 __all__ = [
     "Attempt",
@@ -226,7 +226,7 @@ def keyed_request(
     *,
     model: str,
     settings: JsonValue,
-    tools: JsonValue,
+    tools: JsonValue | MadeJson,
     messages: JsonValue,
     attempt: int = 0,
     within: str = "",
@@ -235,11 +235,21 @@ def keyed_request(
     """A request in the one form that is both kept and hashed: making JSON of it twice would cost twice.
 
     ``attempt`` and ``within`` tell apart what is asked in another try of the team, or for another call of a member.
+    ``tools`` may be JSON already, with its names in order: they are the same in many requests.
     """
     lasting = [_lasting_message(message) for message in messages] if isinstance(messages, list) else messages
-    asked: JsonValue = {"messages": lasting, "parameters": tools, "settings": settings}
-    kept = redactor.json(asked, sort_keys=True)
+    kept = redactor.json(_asked(lasting, tools, settings), sort_keys=True)
     return Request(kept, _digest(_names([*_parts(scope), model, attempt, within]), kept))
+
+
+def _asked(messages: JsonValue, tools: JsonValue | MadeJson, settings: JsonValue) -> JsonValue | MadeJson:
+    """The whole of a request, its parts in the order of their names; a value where UTF-8 cannot hold it."""
+    try:
+        parts = sorted_json(messages), sorted_json(tools), sorted_json(settings)
+        return MadeJson(b'{"messages":%b,"parameters":%b,"settings":%b}' % parts)
+    except UnicodeEncodeError:
+        offered = json.loads(tools) if isinstance(tools, MadeJson) else tools
+        return {"messages": messages, "parameters": offered, "settings": settings}
 
 
 def tool_key(
