@@ -124,18 +124,14 @@ def lost_by(case: Case, killed: Path) -> list[str]:
     """What is wrong after this damage: a crash, an error without a name, or rows that are missing in silence."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(shutil.copytree(killed, Path(directory) / "copy"))
-        known = _events_in(root, Path(directory) / "whole")
+        known = _in_child(_open, Path(shutil.copytree(killed, Path(directory) / "whole")))
         case.damage(root)
         first, second = _in_child(_open, root), _in_child(_open, root)
         return [*_wrong(case, first, known), *(f"the second time: {each}" for each in _wrong(case, second, known))]
 
 
-def _events_in(root: Path, copy: Path) -> int:
-    shutil.copytree(root, copy)
-    return check_journal(copy / "journal.db").events
-
-
-def _wrong(case: Case, seen: dict[str, Any], known: int) -> Iterator[str]:
+def _wrong(case: Case, seen: dict[str, Any], known: dict[str, Any]) -> Iterator[str]:
+    """``known`` is what is found where nothing is damaged: what was about to be stored, only the journal has."""
     if "died" in seen:
         yield f"the process died: {seen['died']}"
     elif "error" in seen:
@@ -146,12 +142,12 @@ def _wrong(case: Case, seen: dict[str, Any], known: int) -> Iterator[str]:
         else:
             yield f"could not be opened: {seen['error']}"
     else:
-        if seen["missing"]:
+        if seen["missing"] > known["missing"]:
             yield f"{seen['missing']} rows of the journal are not in mixseek.db"
         if seen["faults"]:
             yield f"the journal is not whole: {seen['faults'][0]}"
-        if seen["events"] < known and not seen["copies"]:
-            yield f"{known - seen['events']} events are gone without a word"
+        if seen["events"] < known["events"] and not seen["copies"]:
+            yield f"{known['events'] - seen['events']} events are gone without a word"
 
 
 async def _open(root: Path) -> dict[str, Any]:
