@@ -47,7 +47,7 @@ _CONTENDED_HOLD_SECONDS = 0.06
 _ASK_AGAIN_SECONDS = 0.02
 _TELL_AGAIN_SECONDS = 10.0
 _IDLE_THREAD_SECONDS = 5.0
-_MAX_BATCH = 32
+_MAX_BATCH = 12
 # After these the connection is as good as before; after any other error it is not trusted with more work.
 _HARMLESS = (
     duckdb.ConstraintException,
