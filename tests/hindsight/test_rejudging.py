@@ -277,6 +277,26 @@ def test_the_command_shows_old_and_new_what_moved_and_the_bill(
     assert (end.value.code, told["failed_metrics"], told["new_winner"]) == (2, 4, None)
 
 
+def test_the_budget_of_an_orchestrator_file_ends_the_judging_and_what_was_paid_is_kept(
+    played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _evaluator(played, OTHER, "evaluator.toml")
+    file = played.root / "configs" / "orchestrator.toml"
+    command = ["rejudge", "last", "--evaluator", "configs/orchestrator.toml", "-w", str(played.root)]
+    without = file.read_text(encoding="utf-8")
+    file.write_text(f"{without}\n[budget]\nmax_requests = 3\n", encoding="utf-8")
+    with pytest.raises(SystemExit) as end:
+        main(command)
+    assert (end.value.code, _asked(server, "stylist")) == (2, 3)
+    assert "the run's budget cannot pay for the next call: 3 of 3 calls are used" in capsys.readouterr().err
+    file.write_text(without, encoding="utf-8")
+    with pytest.raises(SystemExit) as end:
+        main(command)
+    assert (end.value.code, _asked(server, "stylist")) == (0, 4)
+    assert "1 model call, " in (out := capsys.readouterr().out)
+    assert "3 answers from the journal" in out
+
+
 def test_a_process_that_is_killed_half_way_goes_on_where_it_was(played: Arena, server: ModelServer) -> None:
     _evaluator(played, OTHER)
     command = [sys.executable, "-m", "mixseek", *_command(played, "-f", "json")]
