@@ -4,7 +4,7 @@ import time
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mixseek.prompt_builder.fence import fenced, forgeries, neutralised, new_nonce
@@ -207,6 +207,11 @@ def test_no_text_begins_a_turn(text: str) -> None:
 
 
 @given(TEXTS)
+@example("[DATA][DATA ID=")
+@example("[data][INST]")
+@example("[data]【data id=")
+@example("<\u200c<DATA")
+@example("[INST]" * 1000 + "[data][INST]")
 def test_doing_it_twice_changes_nothing(text: str) -> None:
     once = neutralised(text)
     assert neutralised(once) == once

@@ -56,7 +56,9 @@ def neutralised(text: str) -> str:
     """
     if hidden := set(hidden_places(text)):
         text = _marked(text, hidden | _token_places(text))
-    return _marked(text, _token_places(text))
+    text = _marked(text, _token_places(text))
+    # What joins two letters hides beside a mark.
+    return _marked(text, set(hidden_places(text)))
 
 
 def forgeries(text: str) -> list[Forgery]:
@@ -93,6 +95,8 @@ def _marked(text: str, places: set[int]) -> str:
 # fifty times as fast, so what may not stand before it is asked afterwards. What programs and markup are full of
 # (``List<Data>``, ``i < data.length``, ``rows[data]``, ``[data](link)``) is no delimiter.
 
+# What stands behind a name in brackets tells a link from a delimiter, also when it has become a mark.
+_MARK = r"‹u\+[0-9a-f]{4,6}>"
 _NAME = r"(?:d\s?+a\s?+t\s?+a|submission)(?![a-z0-9])"
 _ROLE = r"(?:system|human|assistant|developer|システム|アシスタント)"
 _WORDS = r"[ \t_-]*+"
@@ -112,7 +116,7 @@ _TOKENS: dict[Forgery, tuple[re.Pattern[str], ...]] = {
     "forged_delimiter": (
         re.compile(rf"<(?:(?={_CLOSES})|(?<![a-z0-9_]<)(?=\s*+{_OPENS})|(?=\s*+{_NAME}\s*+id\s*+=))"),
         re.compile(rf"[\[{{‹](?=\s*+/\s*+{_NAME}\s*+(?:id\b|[\]}}>:])|\s*+{_NAME}\s*+id\s*+=)"),
-        re.compile(rf"\[(?<![\w\])]\[)(?=\s*+{_NAME}\s*+\](?![(\[:]))"),
+        re.compile(rf"\[(?<![\w\])]\[)(?=\s*+{_NAME}\s*+\](?![(\[:�]|{_MARK}))"),
         re.compile(rf"[-=*#~+]{{2}}[ \t]*+(?={_END})(?P<mark>\S)"),
     ),
     "chat_template": (
