@@ -23,7 +23,7 @@ _HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 _GENERATIONS = 1 << 16
 """A log that begins anew counts its first salt up by one; frames of earlier logs stand behind the new ones."""
-_LOOKS = 5
+_LOOKS = 15
 _LOOK_SECONDS = 0.02
 
 
