@@ -1,13 +1,14 @@
 /* Lets chosen writes of a process fail, as they do on a full, read-only or broken disk.
 
    Preloaded into a process and its children. Every call that changes files below one directory can be listed; of those
-   in whose line of the list a text is found, such as "rename /mixseek.db", the one with the chosen number fails with the
-   chosen error, or it and all calls that follow. */
+   whose line of the list is like a pattern, such as "rename /mixseek.db" or "pwrite *", the one with the chosen number
+   fails with the chosen error, or it and all calls that follow. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -18,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum kind { OPEN, WRITE, SYNC, RESIZE, NAME, REMOVE };
+enum kind { OPEN, WRITE, SYNC, RESIZE, NAME, REMOVE, REOPEN };
 
 static char root[PATH_MAX];
 static size_t root_length;
@@ -31,10 +32,10 @@ static atomic_long counted;
 static atomic_int has_begun;
 
 /* From now on below `directory`; `number` 0 lets nothing fail. What is called is listed in `log`. */
-void disk_faults_arm(const char *directory, const char *text, long number, int error, int from_there_on, int log) {
+void disk_faults_arm(const char *directory, const char *pattern, long number, int error, int from_there_on, int log) {
     strncpy(root, directory, sizeof root - 1);
     root_length = strlen(root);
-    strncpy(wanted, text, sizeof wanted - 1);
+    strncpy(wanted, pattern, sizeof wanted - 1);
     chosen = number;
     error_number = error;
     lasts = from_there_on;
@@ -73,17 +74,17 @@ static const char *path_at(int directory, const char *path, char *into) {
     return into;
 }
 
-/* Whether a disk in this state refuses this kind of call: a full one still lets files be removed. */
+/* Whether a disk in this state refuses this kind of call: a full one opens what is there and lets files be removed. */
 static int refuses(enum kind kind) {
     switch (error_number) {
-        case ENOSPC: return kind != REMOVE;
+        case ENOSPC: return kind != REMOVE && kind != REOPEN;
         case EIO: return kind == SYNC || kind == WRITE;
         default: return 1;
     }
 }
 
 static int is_chosen(const char *line) {
-    if (!chosen || !strstr(line, wanted)) return 0;
+    if (!chosen || fnmatch(wanted, line, 0)) return 0;
     if (atomic_fetch_add(&counted, 1) + 1 != chosen) return 0;
     atomic_store(&has_begun, 1);
     return 1;
@@ -119,13 +120,12 @@ static int fails_at(enum kind kind, const char *what, int directory, const char 
     return fails(kind, what, path_at(directory, path, whole));
 }
 
-/* A full disk opens what is there; a read-only one opens nothing for writing. */
 static int open_fails(int directory, const char *path, int flags) {
     if (!root_length || (flags & O_ACCMODE) == O_RDONLY) return 0;
     int saved = errno, is_there = !faccessat(directory, path, F_OK, 0);
     errno = saved;
-    if (is_there && !(flags & O_TRUNC) && error_number != EROFS) return 0;
-    return fails_at(OPEN, "open", directory, path);
+    int reopens = is_there && !(flags & O_TRUNC);
+    return fails_at(reopens ? REOPEN : OPEN, reopens ? "reopen" : "open", directory, path);
 }
 
 static mode_t mode_in(int flags, va_list rest) {

@@ -1,9 +1,10 @@
 """Full, read-only and broken disks at each write of a competition: nothing that was answered is lost or paid twice.
 
-``python -m soak.disks`` counts what a small competition writes below its workspace, and then plays it again and again,
-each time with another one of these writes failing, alone or with all that follow: no space, read-only, and where a file
-is synced an error of the disk. The command has to end by itself, whole or with a named error. With the fault gone,
-``mixseek resume`` has to bring the leader board of the undisturbed run, asking only what nobody had kept an answer of.
+``python -m soak.disks`` counts what a small competition writes below its workspace, and then plays it again and again.
+Each of these writes fails once for want of space and once since the disk is read-only, and where a file is synced once
+since the disk is broken; every other time all that follow fail, too. The command has to end by itself, whole or with a
+named error. With the fault gone, ``mixseek resume`` has to bring the leader board of the undisturbed run, asking only
+what nobody had kept an answer of.
 
 The writes fail in a small library that is preloaded (``disk_faults.c``), so this needs a C compiler. Commands run in
 processes that are forked from one that has imported everything.
@@ -26,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module, reload
 from pathlib import Path
@@ -61,7 +62,7 @@ class Fault:
     """The write that fails, how, and whether all later ones do, too; without a number none does."""
 
     what: str = ""
-    """In words that the write's have to contain."""
+    """A pattern that the write's words are like."""
     number: int = 0
     """Which of these writes, from 1."""
     error: int = 0
@@ -86,8 +87,8 @@ class Write:
     is_hit: bool
 
 
-_SYNC = 2
-"""The kind of a write that is a sync, in the library's numbers."""
+_SYNC, _REMOVE, _REOPEN = 2, 5, 6
+"""Kinds of writes in the library's numbers."""
 
 
 def compiler_is_missing() -> str | None:
@@ -397,38 +398,30 @@ def _difference(usual: Sequence[Any], found: Sequence[Any]) -> str:
 # --- the sweep --------------------------------------------------------------------------------------------------------
 
 
-def faults_at(write: Write, number: int) -> list[Fault]:
-    """All that can be wrong with the disk at one write, the so manieth of its kind."""
-    errors = (errno.ENOSPC, errno.EROFS, *((errno.EIO,) if write.kind == _SYNC else ()))
-    return [Fault(write.what, number, error, lasts) for error in errors for lasts in (False, True)]
-
-
-def at_each(writes: Sequence[Write]) -> Iterator[list[Fault]]:
-    """All faults of each write, and where writes are alike by the hundred, in the journal's log, of each eighth."""
+def at_each(writes: Sequence[Write], *, both: bool = False) -> Iterator[Fault]:
+    """Each write with each error that a disk has for it, by turns alone and with all that follow, or ``both``."""
     counted = Counter[str]()
-    for write in writes:
-        plain = replace(write, what=_plain(write.what))
-        counted[plain.what] += 1
-        if plain.what != _FRAME or counted[plain.what] % 8 == 1:
-            yield faults_at(plain, counted[plain.what])
+    for place, write in enumerate(writes):
+        what = _plain(write.what)
+        counted[what] += 1
+        for turn, error in enumerate(_errors_at(write), start=place):
+            for lasts in (False, True) if both else (bool(turn % 2),):
+                yield Fault(what, counted[what], error, lasts)
 
 
-def in_turn(writes: Sequence[Write]) -> Iterator[Fault]:
-    """One fault for each write, another one each time."""
-    for count, faults in enumerate(at_each(writes)):
-        yield faults[count % len(faults)]
-
-
-_FRAME = "pwrite /journal.db-wal"
+def _errors_at(write: Write) -> tuple[int, ...]:
+    full = () if write.kind in (_REMOVE, _REOPEN) else (errno.ENOSPC,)
+    broken = (errno.EIO,) if write.kind == _SYNC else ()
+    return (*full, errno.EROFS, *broken)
 
 
 def _plain(what: str) -> str:
-    """Without a name that is another one in each run, and what comes after it."""
-    return re.sub(r"(?<=/\.journal\.db\.)[0-9a-f]{32}.*", "", what)
+    """As a pattern, without a name that is another one in each run."""
+    return re.sub(r"(?<=/\.journal\.db\.)[0-9a-f]{32}.*", "*", what)
 
 
 def named(words: str) -> Fault:
-    """The fault that is meant by "no space, pwrite /journal.db-wal, 100", or "read-only from, rename, 1"."""
+    """The fault that is meant by "no space, pwrite /journal.db-wal, 100", or "read-only from, rename *, 1"."""
     error, what, number = words.split(", ")
     code = next(code for code, name in ERRORS.items() if name == error.removesuffix(" from"))
     return Fault(what, int(number), code, error.endswith(" from"))
@@ -535,7 +528,7 @@ def _wrong_where_nothing_is_written(it: Stage, commands: Sequence[str]) -> Itera
 def main() -> int:
     """Try every write; ends with exit code 1 if something was lost."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--all", action="store_true", help="every fault at each of these writes: hours")
+    parser.add_argument("--all", action="store_true", help="each fault alone and with all that follow: twice as long")
     parser.add_argument("--fault", nargs="*", help='only these, as "no space, rename /mixseek.db, 1"')
     parser.add_argument("--every", type=int, default=1, help="only each so manieth fault")
     parser.add_argument("--at-once", type=int, default=_AT_ONCE)
@@ -555,26 +548,26 @@ def main() -> int:
     )
     if chosen.fault is not None:
         faults = [named(words) for words in chosen.fault]
-    elif chosen.all:
-        faults = [fault for each in at_each(usual.writes) for fault in each][:: chosen.every]
     else:
-        faults = list(in_turn(usual.writes))[:: chosen.every]
+        faults = list(at_each(usual.writes, both=chosen.all))[:: chosen.every]
     found += _told(sweep(faults, usual, chosen.at_once), verbose=chosen.verbose)
     return 1 if found else 0
 
 
 def _told(outcomes: Iterator[Outcome], *, verbose: bool) -> list[str]:
     """Print what became of the faults; returns what was wrong."""
-    codes, wrong, unkept, longest = Counter[int](), list[str](), 0, 0.0
+    codes, wrong, unkept, missed, longest = Counter[int](), list[str](), 0, 0, 0.0
     for outcome in outcomes:
         codes[outcome.code] += 1
         wrong += outcome.wrong
         unkept, longest = unkept + outcome.unkept, max(longest, outcome.seconds)
+        missed += outcome.what == "nothing"
         if verbose or outcome.wrong:
             ended = f"{outcome.code} after {outcome.seconds:.1f} s: {outcome.told}"
             print(f"{outcome.fault}: {ended}", *outcome.wrong, sep="\n    ", flush=True)
     ended = ", ".join(f"{count} with exit code {code}" for code, count in sorted(codes.items()))
-    print(f"{codes.total()} faults: {ended}; {unkept} answers could not be kept; the longest took {longest:.1f} s")
+    print(f"{codes.total()} faults, {missed} of them at writes that these runs did not come to: {ended}")
+    print(f"{unkept} answers could not be kept; the longest run took {longest:.1f} s")
     print(f"{len(wrong)} losses")
     return wrong
 

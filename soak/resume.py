@@ -308,14 +308,13 @@ def at_first_start(made: Field, seconds: float, *, older: bool = False) -> tuple
         make_older_stores(arena.root)
     process = start(arena.root)
     time.sleep(seconds)
-    process.kill()
-    process.join()
-    if process.exitcode == 0:
-        return made.wrong(arena, 0), "everything, since it was over"
-    files = " and ".join(name for name in (JOURNAL_NAME, "mixseek.db") if (arena.root / name).exists())
+    was_alive = _kill(made, arena, process)
+    files = " and ".join(name for name in (JOURNAL_NAME, "mixseek.db") if (arena.root / name).exists()) or "nothing"
     in_flight = left_of(arena.root, made.server).in_flight
-    ended = _ended(start(arena.root))
-    return made.wrong(arena, in_flight) if ended == 0 else [f"the second start ended with {ended}"], files or "nothing"
+    if (ended := _ended(start(arena.root))) != 0:
+        return [f"the second start ended with {ended}"], files
+    over = [] if was_alive else [f"it was over {seconds:.2f} s after its beginning, before it could be killed"]
+    return [*over, *made.wrong(arena, in_flight)], files
 
 
 # --- the large counts -------------------------------------------------------------------------------------------------
@@ -356,19 +355,16 @@ def _twenty_teams(kills: int, drawn: random.Random) -> int:
 
 
 def _first_starts(kills: int, drawn: random.Random) -> int:
-    print(f"first start killed {kills} times, then another {kills} times with stores of older versions")
-    wrong: list[str] = []
-    left = Counter[str]()
-    with field_of(TWO_TEAMS[1:]) as made:
-        # A second is more than a whole run needs, unless the machine is busy.
-        longest = max(1.0, made.seconds)
-        for older in (False, True):
-            for _ in range(kills):
-                found, files = at_first_start(made, drawn.uniform(0, longest), older=older)
-                wrong += found
-                left[files] += not older
-    told = ", ".join(f"{times} left {files}" for files, times in left.most_common() if times)
-    return _tell(f"killed within {longest:.1f} s of its start: {told}", wrong)
+    print(f"first start killed {kills} times in its first second, and as often with stores of older versions")
+    wrong = 0
+    with field_of(TWO_TEAMS[1:], orchestrator=EIGHT_ROUNDS) as made:
+        for what, older in (("new stores", False), ("older stores", True)):
+            moments = [drawn.uniform(0, 1) for _ in range(kills)]
+            found, files = zip(*(at_first_start(made, moment, older=older) for moment in moments), strict=True)
+            left = ", ".join(f"{times} left {names}" for names, times in Counter(files).most_common())
+            told = f"{what}, undisturbed {made.seconds:.1f} s: {left}; {kills} started again"
+            wrong += _tell(told, [each for one in found for each in one])
+    return wrong
 
 
 if __name__ == "__main__":
