@@ -128,6 +128,25 @@ static int open_fails(int directory, const char *path, int flags) {
     return fails_at(reopens ? REOPEN : OPEN, reopens ? "reopen" : "open", directory, path);
 }
 
+/* Who asks beforehand hears the truth; the question is no write and is not counted. */
+static int access_fails(int directory, const char *path, int mode) {
+    char whole[PATH_MAX];
+    if (!root_length || !(mode & W_OK) || error_number != EROFS || !lasts || !atomic_load(&has_begun)) return 0;
+    if (!is_below(path_at(directory, path, whole))) return 0;
+    errno = EROFS;
+    return 1;
+}
+
+int access(const char *path, int mode) {
+    REAL(access);
+    return access_fails(AT_FDCWD, path, mode) ? -1 : real(path, mode);
+}
+
+int faccessat(int directory, const char *path, int mode, int flags) {
+    REAL(faccessat);
+    return access_fails(directory, path, mode) ? -1 : real(directory, path, mode, flags);
+}
+
 static mode_t mode_in(int flags, va_list rest) {
     return (flags & (O_CREAT | O_TMPFILE)) ? (mode_t)va_arg(rest, int) : 0;
 }

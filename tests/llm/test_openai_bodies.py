@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,6 +70,21 @@ async def test_an_extra_body_of_the_user_wins() -> None:
         replaced = [{"role": "user", "content": "something else"}]
         await Agent(model).run("a question", model_settings=ModelSettings(extra_body={"messages": replaced}))
         assert server.requests[-1].body["messages"] == replaced
+
+
+def test_a_chat_model_does_not_import_what_the_sdk_needs_for_responses() -> None:
+    code = """
+import sys
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+from mixseek.llm.openai_bodies import send_as_given
+model = OpenAIChatModel("leader", provider=OpenAIProvider(base_url="http://localhost", api_key="any"))
+send_as_given(model)
+print("create_as_given" in repr(model.client.chat.completions.create.__code__))
+print("openai.resources.responses.responses" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout.split() == ["True", "False"]
 
 
 def test_a_model_of_another_kind_is_left_alone() -> None:

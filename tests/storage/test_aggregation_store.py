@@ -205,11 +205,40 @@ async def test_usage_is_replaced_by_key_and_an_unknown_price_stays_unknown(tmp_p
 async def test_more_rows_than_one_statement_takes_are_written_together_and_replaced(tmp_path: Path) -> None:
     async with AggregationStore(tmp_path) as store:
         for requests in (1, 2):
-            lines = [line(agent_name=f"agent {number}", requests=requests) for number in range(70)]
+            lines = [line(agent_name=f"agent {number}", requests=requests) for number in range(300)]
             await store.save_model_usage(lines)
         usage = await store.get_model_usage("e", "a")
-    assert {line.agent_name: line.requests for line in usage} == {f"agent {number}": 2 for number in range(70)}
-    assert len(usage) == 70
+    assert {line.agent_name: line.requests for line in usage} == {f"agent {number}": 2 for number in range(300)}
+    assert len(usage) == 300
+
+
+async def test_of_rows_that_are_written_together_each_keeps_what_it_has_and_lacks(tmp_path: Path) -> None:
+    begun = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+    async def save(store: AggregationStore, number: int, *, later: bool) -> None:
+        known = (number % 2 == 0) != later
+        await store.save_round_status(
+            *("e", "a", "A", number),
+            should_continue=(True if number > 3 else None) if known else None,
+            reasoning="理由" if known else None,
+            confidence_score=number / 10 if known else None,
+            round_started_at=begun if known else None,
+        )
+
+    for later in (False, True):
+        async with AggregationStore(tmp_path) as store:
+            await asyncio.gather(*(save(store, number, later=later) for number in range(1, 8)))
+        with duckdb.connect(str(store.db_path)) as connection:
+            found = connection.execute(
+                "SELECT round_number, should_continue, reasoning, confidence_score, round_started_at"
+                " FROM round_status ORDER BY round_number"
+            ).fetchall()
+        assert found == [
+            (n, True if n > 3 else None, "理由", n / 10, begun.replace(tzinfo=None))
+            if (n % 2 == 0) != later
+            else (n, None, None, None, None)
+            for n in range(1, 8)
+        ]
 
 
 async def test_only_one_round_of_a_team_is_its_final_submission(tmp_path: Path) -> None:

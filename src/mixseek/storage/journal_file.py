@@ -4,6 +4,7 @@ Large JSON bodies are compressed BLOBs in columns of TEXT; the type of the value
 (:mod:`mixseek.storage.bodies`).
 """
 
+import errno
 import logging
 import os
 import sqlite3
@@ -78,9 +79,17 @@ def open_for_writing(path: Path, wait_seconds: float) -> JournalConnection:
     try:
         if not path.exists():
             _make(path, wait_seconds)
+        _refuse_read_only(path)
         return _open_existing(path, wait_seconds)
     except OSError as error:
         raise DatabaseWriteError(f"journal {str(path)!r} could not be opened: {remedied(error)}") from error
+
+
+def _refuse_read_only(path: Path) -> None:
+    """SQLite would open it for reading instead, and then try for ten seconds to make sense of its log."""
+    if not os.access(path, os.W_OK):
+        code = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+        raise OSError(code, os.strerror(code))
 
 
 def _make(path: Path, wait_seconds: float) -> None:

@@ -47,7 +47,7 @@ _CONTENDED_HOLD_SECONDS = 0.06
 _ASK_AGAIN_SECONDS = 0.02
 _TELL_AGAIN_SECONDS = 10.0
 _IDLE_THREAD_SECONDS = 5.0
-_MAX_BATCH = 12
+_MAX_BATCH = 32
 # After these the connection is as good as before; after any other error it is not trusted with more work.
 _HARMLESS = (
     duckdb.ConstraintException,
@@ -96,6 +96,21 @@ class Job:
     def _settle(self, settle: Callable[[Any], None], outcome: Any) -> None:
         if not self._future.done():
             settle(outcome)
+
+    @staticmethod
+    def succeed_together(jobs: Sequence["Job"]) -> None:
+        """Tell all callers with one call a loop: with each the thread gives up the interpreter, and waits for it."""
+        loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+        for job in jobs:
+            loops.setdefault(job._loop, []).append(job)
+        for loop, those in loops.items():
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_settle_all, those)
+
+
+def _settle_all(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        job._settle(job._future.set_result, None)
 
 
 class Call(Job):
@@ -369,8 +384,7 @@ class Worker:
 
     def _write_together(self, connection: Connection, batch: Sequence[Write]) -> None:
         if len(batch) > 1 and self._written(connection, batch):
-            for job in batch:
-                job.succeed(None)
+            Job.succeed_together(batch)
             return
         for job in batch:
             self._attempt(job, partial(upsert, connection, job.rows))

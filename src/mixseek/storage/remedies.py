@@ -29,6 +29,7 @@ _BY_CODE = {
     sqlite3.SQLITE_PERM: _NOT_WRITABLE,
     # SQLite does not say what the system told it.
     sqlite3.SQLITE_IOERR: _BROKEN,
+    sqlite3.SQLITE_PROTOCOL: _BROKEN,
 }
 
 

@@ -2,7 +2,8 @@
 
 DuckDB's ``ON CONFLICT DO UPDATE`` costs twice as much as a plain INSERT or UPDATE, and nearly every row is new. So rows
 are inserted at first sight; only if one is already there is the transaction undone and done again with a look at the
-keys, updating what is there and inserting the rest. A whole batch takes one statement a table.
+keys, updating what is there and inserting the rest. A whole batch takes one statement a table. Its rows are given as
+lists, one a column: a statement with a mark for every value would cost DuckDB six times as much to plan as to run.
 """
 
 import json
@@ -185,16 +186,17 @@ _JSON_COLUMNS = frozenset({"message_history", "member_submissions_record", "scor
 def upsert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
     """Write all rows in one transaction, or none; of two rows with one key the later one stays."""
     groups = _by_table(rows)
-    if any(row.likely_there for row in rows):
-        _in_transaction(connection, groups, _update_or_insert)
-        return
     try:
-        if len(rows) == 1:
+        if len(rows) == 1 and not rows[0].likely_there:
             _insert(connection, rows)
         else:
-            _in_transaction(connection, groups, _insert)
+            _in_transaction(connection, groups, _write_as_likely)
     except duckdb.ConstraintException:
         _in_transaction(connection, groups, _update_or_insert)
+
+
+def _write_as_likely(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
+    (_update_or_insert if any(row.likely_there for row in rows) else _insert)(connection, rows)
 
 
 def put_back(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row], *, only_missing: bool) -> tuple[int, int]:
@@ -209,8 +211,9 @@ def put_back(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row], *, only
             if fresh := [row for row in group if row.key not in there]:
                 _insert(connection, fresh)
             other = [row for row in group if not only_missing and _is_outdated(there.get(row.key), row)]
-            for row in other:
-                _set(connection, row, [name for name in row.table.columns if name not in row.table.key])
+            if other:
+                table = group[0].table
+                _set(connection, other, [name for name in table.columns if name not in table.key])
             added, changed = added + len(fresh), changed + len(other)
     return added, changed
 
@@ -225,14 +228,12 @@ def _is_outdated(there: Row | None, row: Row) -> bool:
 
 def _rows_there(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
     table = rows[0].table
-    key, wanted = ", ".join(table.key), _placeholders(len(rows), len(table.key))
-    sql = f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE ({key}) IN (VALUES {wanted})"  # noqa: S608 our own names
-    found = connection.execute(sql, [part for row in rows for part in row.key]).fetchall()
+    found = _select(connection, table.columns, rows).fetchall()
     return {row.key: row for row in (Row(table, values) for values in found)}
 
 
-_MOST_ROWS_AT_ONCE = 32
-"""In one statement: what DuckDB takes to plan it grows with its values, by tens of megabytes for hundreds of rows."""
+_MOST_ROWS_AT_ONCE = 256
+"""In one statement, since their texts are in memory twice meanwhile."""
 
 
 def _by_table(rows: Iterable[Row]) -> list[list[Row]]:
@@ -274,40 +275,44 @@ def _undo(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _update_or_insert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
-    there = _keys_there(connection, rows)
-    fresh = [row for row in rows if row.key not in there]
-    for row in rows:
-        if row.key in there:
-            _update(connection, row)
-    if fresh:
+    if _set(connection, rows, rows[0].table.changing) == len(rows):
+        return
+    there = set(_select(connection, rows[0].table.key, rows).fetchall())
+    if fresh := [row for row in rows if row.key not in there]:
         _insert(connection, fresh)
 
 
-def _keys_there(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> set[tuple[Any, ...]]:
-    key = ", ".join(rows[0].table.key)
-    wanted = _placeholders(len(rows), len(rows[0].table.key))
-    sql = f"SELECT {key} FROM {rows[0].table.name} WHERE ({key}) IN (VALUES {wanted})"  # noqa: S608 our own names
-    return set(connection.execute(sql, [part for row in rows for part in row.key]).fetchall())
+def _select(
+    connection: duckdb.DuckDBPyConnection, columns: Sequence[str], rows: Sequence[Row]
+) -> duckdb.DuckDBPyConnection:
+    """Columns of those rows that are there already."""
+    table = rows[0].table
+    sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE ({', '.join(table.key)}) IN ({_given(table.key)})"  # noqa: S608 our own names
+    return connection.execute(sql, _lists(row.key for row in rows))
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
     table = rows[0].table
-    places = _placeholders(len(rows), len(table.columns))
-    sql = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES {places}"  # noqa: S608 our own names
-    connection.execute(sql, [value for row in rows for value in row.values])
+    sql = f"INSERT INTO {table.name} ({', '.join(table.columns)}) {_given(table.columns)}"
+    connection.execute(sql, _lists(row.values for row in rows))
 
 
-def _update(connection: duckdb.DuckDBPyConnection, row: Row) -> None:
-    _set(connection, row, row.table.changing)
+def _set(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row], columns: Sequence[str]) -> int:
+    """Let those rows that are there have these values, and say how many there are."""
+    table = rows[0].table
+    settings = ", ".join(f"{name} = given.{name}" for name in columns)
+    where = " AND ".join(f"{table.name}.{name} = given.{name}" for name in table.key)
+    given = _given((*columns, *table.key))
+    sql = f"UPDATE {table.name} SET {settings} FROM ({given}) AS given WHERE {where}"  # noqa: S608 our own names
+    connection.execute(sql, _lists((*(row[name] for name in columns), *row.key) for row in rows))
+    counted = connection.fetchone()
+    return int(counted[0]) if counted else 0
 
 
-def _set(connection: duckdb.DuckDBPyConnection, row: Row, columns: Sequence[str]) -> None:
-    table = row.table
-    settings = ", ".join(f"{name} = ?" for name in columns)
-    where = " AND ".join(f"{name} = ?" for name in table.key)
-    sql = f"UPDATE {table.name} SET {settings} WHERE {where}"  # noqa: S608 our own names
-    connection.execute(sql, [*(row[name] for name in columns), *row.key])
+def _given(columns: Sequence[str]) -> str:
+    """Rows that are given as :func:`_lists`, in SQL."""
+    return f"SELECT {', '.join(f'unnest(?) AS {name}' for name in columns)}"
 
 
-def _placeholders(rows: int, columns: int) -> str:
-    return ", ".join(["(" + ", ".join("?" * columns) + ")"] * rows)
+def _lists(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
