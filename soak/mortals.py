@@ -82,9 +82,12 @@ async def go_on(root: Path, **orchestrator: Any) -> None:
     settings = load_orchestrator_settings("configs/orchestrator.toml", root)
     built = Orchestrator(settings, **{"backoff": at_once, **orchestrator})
     begun = await begun_in(root)
-    # Who is killed on the way out leaves a whole run.
-    with suppress(NotResumableError):
+    try:
         await (built.resume(begun) if begun else built.execute(TASK))
+    except NotResumableError as error:
+        # Who is killed on the way out leaves a run that is over.
+        if not any(words in str(error) for words in ("is whole", "ended at its budget")):
+            raise
 
 
 async def begun_in(root: Path) -> str | None:

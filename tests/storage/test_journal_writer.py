@@ -21,7 +21,7 @@ import pytest
 from pydantic import JsonValue
 
 from mixseek.errors import DatabaseLockedError, DatabaseWriteError
-from mixseek.storage import journal_writer
+from mixseek.storage import journal_file, journal_writer
 from mixseek.storage.journal import CallScope, Journal, JournalEvent, StartedCall
 from mixseek.storage.pruning import drop_bodies
 from soak import forked
@@ -208,6 +208,23 @@ def test_three_processes_begin_and_write_one_journal_together(tmp_path: Path) ->
     for child in [start_child(WRITER, path, f"t{number}") for number in range(3)]:
         finish(child)
     assert sorted(kept(path)) == [(f"t{team}", sequence) for team in range(3) for sequence in range(60)]
+
+
+def test_a_log_that_another_is_writing_is_not_called_torn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "journal.db"
+    journal_file.open_for_writing(path, 60).close()
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    # So small a cache lets pages go to the log long before their commit.
+    other.execute("PRAGMA cache_size = 1")
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE own AS SELECT randomblob(1000000) AS one, randomblob(1000000) AS two")
+    committing = threading.Timer(1.0, other.commit)
+    committing.start()
+    journal_file.open_for_writing(path, 60).close()
+    committing.join()
+    other.close()
+    assert not list(tmp_path.glob("*.damaged-*"))
+    assert caplog.messages == []
 
 
 async def test_a_file_held_too_long_is_an_error_that_names_the_holder(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import logging
 import shutil
 import sqlite3
 import struct
-import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,18 +23,13 @@ _HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 _GENERATIONS = 1 << 16
 """A log that begins anew counts its first salt up by one; frames of earlier logs stand behind the new ones."""
-_LOOKS = 15
-_LOOK_SECONDS = 0.02
 
 
 def keep_torn_log(connection: sqlite3.Connection, path: Path) -> None:
     """Copy the log if it holds more than SQLite takes from it; to be called before anything is written."""
     log = path.with_name(f"{path.name}-wal")
-    for _ in range(_LOOKS):
-        if not log.exists() or not _is_torn(connection, log.read_bytes()):
-            return
-        # Another process may be in the middle of a commit.
-        time.sleep(_LOOK_SECONDS)
+    if not _is_torn(connection, log) or not _is_torn_while_nobody_writes(connection, path, log):
+        return
     kept = log.with_name(f"{log.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
     shutil.copyfile(log, kept)
     logger.warning(
@@ -45,7 +40,19 @@ def keep_torn_log(connection: sqlite3.Connection, path: Path) -> None:
     )
 
 
-def _is_torn(connection: sqlite3.Connection, data: bytes) -> bool:
+def _is_torn_while_nobody_writes(connection: sqlite3.Connection, path: Path, log: Path) -> bool:
+    """Look again when no other process can be in the middle of a commit."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Of its log SQLite tells only outside of a transaction.
+        with closing(sqlite3.connect(path, isolation_level=None)) as beside:
+            return _is_torn(beside, log)
+    finally:
+        connection.rollback()
+
+
+def _is_torn(connection: sqlite3.Connection, log: Path) -> bool:
+    data = log.read_bytes() if log.exists() else b""
     if len(data) <= _HEADER_BYTES:
         return False
     if not _has_header(data):
