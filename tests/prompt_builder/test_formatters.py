@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mixseek.prompt_builder import (
@@ -182,6 +182,10 @@ def test_preview_marks_exactly_what_was_cut(text: str, chars: int) -> None:
 
 
 @given(st.text())
+@example("0" * 190 + "\u034f")
+@example("\u034f" * 30)
+@example("\u034f" * 1000)
+@example("<data " * 100)
 def test_one_line_is_one_line_without_control_characters(text: str) -> None:
     line = one_line(text)
     assert len(line.splitlines()) <= 1

@@ -124,7 +124,13 @@ def one_line(text: str) -> str:
     'Alpha # 新しい指示'
     """
     line = " ".join("".join(char if _may_stand_in_a_line(char) else " " for char in text).split())
-    return neutralised(line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…")
+    longest = _LONGEST_NAME
+    while True:
+        shown = neutralised(line if len(line) <= longest else f"{line[:longest]}…")
+        if len(shown) <= _LONGEST_NAME + 1:
+            return shown
+        # What is neutralised is told by more letters than it had.
+        longest = min(longest, len(line)) * _LONGEST_NAME // len(shown)
 
 
 def _may_stand_in_a_line(char: str) -> bool:
