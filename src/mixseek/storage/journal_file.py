@@ -86,8 +86,11 @@ def open_for_writing(path: Path, wait_seconds: float) -> JournalConnection:
 
 
 def _refuse_read_only(path: Path) -> None:
-    """SQLite would open it for reading instead, and then try for ten seconds to make sense of its log."""
-    if not os.access(path, os.W_OK):
+    """SQLite would open it for reading instead, and then try for ten seconds to make sense of its log.
+
+    One that could not be given its name is not there yet, and is no such file.
+    """
+    if path.exists() and not os.access(path, os.W_OK):
         code = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
         raise OSError(code, os.strerror(code))
 
