@@ -149,6 +149,15 @@ def test_a_budget_of_nothing_leaves_nothing() -> None:
     assert (one.winner, one.kept.rounds, one.kept.requests, one.kept.seconds) == (None, 0, 0, 0)
 
 
+def test_a_refused_budget_names_every_model_without_a_price() -> None:
+    record = _record(cost=None)
+    b, a = record.teams
+    of_a = [one.model_copy(update={"bill": (one.bill[0].model_copy(update={"model": "p:other"}),)}) for one in a.rounds]
+    teams = (b, a.model_copy(update={"rounds": tuple(of_a)}))
+    with pytest.raises(ConfigurationError, match=r"what p:m, p:other cost is not known"):
+        _under("budget=1", record.model_copy(update={"teams": teams}))
+
+
 def test_a_budget_over_unknown_prices_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"what p:m cost is not known"):
         _under("budget=1", _record(cost=None))

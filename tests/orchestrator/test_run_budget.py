@@ -144,7 +144,8 @@ async def test_a_team_without_any_result_fails_and_says_why(tmp_path: Path, serv
     played = await _arena(tmp_path, server, "max_requests = 3").play()
     assert played.summary.team_results == []
     assert played.failure("alpha") == (
-        "the run's budget cannot pay for the next call: 3 of 3 calls are used, and up to 1 would be needed"
+        "the run's budget cannot pay for the next call: 3 of 3 calls are used, and up to 1 would be needed "
+        "(max_requests of [budget])"
     )
     assert server.bill.total.requests == 3
 

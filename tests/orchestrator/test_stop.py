@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from mixseek.events import Event, RoundFinished, RunInterrupted
+from mixseek.events import Event, RoundFinished, RunInterrupted, SubmissionEvaluated
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.testing import ModelServer, write_workspace
@@ -106,6 +106,28 @@ async def test_a_listener_may_stop_the_run_it_listens_to(tmp_path: Path, server:
     summary = await orchestrator.execute("What is bamboo for?")
     assert summary.interrupted
     assert summary.best_score is not None
+
+
+async def test_a_round_that_was_scored_when_the_run_was_stopped_counts_everywhere(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    heard: list[Event] = []
+    orchestrator = _orchestrator(tmp_path, server, heard, teams=1)
+
+    def stop_when_scored(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, SubmissionEvaluated):
+            orchestrator.stop()
+
+    orchestrator._listeners = (stop_when_scored,)
+    summary = await orchestrator.execute("What is bamboo for?")
+    [scored] = [event.score for event in heard if isinstance(event, SubmissionEvaluated)]
+    assert summary.interrupted
+    assert [(entry.round_number, entry.score) for entry in summary.team_results] == [(1, scored)]
+    assert [event.entry.score for event in heard if isinstance(event, RoundFinished)] == [scored]
+    assert [one.error_message for one in summary.failed_teams_info] == ["interrupted after round 1"]
+    async with AggregationStore(tmp_path) as store:
+        assert [row["score"] for row in await store.get_leader_board()] == [scored]
 
 
 async def test_a_run_that_is_cancelled_stays_cancelled(tmp_path: Path, server: ModelServer) -> None:

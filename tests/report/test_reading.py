@@ -10,13 +10,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from mixseek.errors import ConfigurationError
+from mixseek.errors import ConfigurationError, NotResumableError
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
 from mixseek.report.reading import best_results, find_execution, find_unfinished, list_executions, load_execution
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.playing import is_playing
-from mixseek.storage.pruning import prunable
+from mixseek.storage.pruning import drop_bodies, prunable
 from mixseek.testing import Match, Script, scripted, write_workspace
 from mixseek.workspace import Workspace
 from tests.storage.old_schema import OLD
@@ -221,6 +221,20 @@ async def test_an_execution_that_was_gone_on_with_has_no_status_of_before(tmp_pa
     )
     assert await find_unfinished(workspace) == "again"
     assert prunable(workspace.journal) == []
+
+
+async def test_a_pruned_execution_is_not_named_as_one_that_could_go_on(tmp_path: Path) -> None:
+    def prepare(script: Script) -> None:
+        script.on(Match("leader-a"), lambda call: "a poor answer" if call.tool_results else None)
+        script.on(Match("judge", contains="poor"), lambda call: "no score")
+
+    await play(tmp_path, prepare=prepare, execution_id="failed")
+    workspace = Workspace(tmp_path)
+    with pytest.raises(NotResumableError, match="mixseek resume failed lets them go on"):
+        await find_unfinished(workspace)
+    drop_bodies(workspace.journal, ["failed"])
+    with pytest.raises(NotResumableError, match="is unfinished: mixseek history lists them"):
+        await find_unfinished(workspace)
 
 
 async def test_a_run_whose_last_write_failed_is_finished_by_its_journal(tmp_path: Path) -> None:

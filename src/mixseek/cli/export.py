@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mixseek.cli.output import Format, WorkspaceOption, json_text, print_document, print_line, use_format
+from mixseek.cli.output import Format, WorkspaceOption, json_text, print_document, print_line, use_format, warn
 from mixseek.cli.stored import IdArgument, Place, as_json, open_place
 from mixseek.errors import ConfigurationError
 from mixseek.report.reading import LAST
@@ -67,8 +67,7 @@ def export(
         return
     _write(target, text)
     # Where JSON was asked for, nothing else may stand on standard output.
-    if wanted is not ExportFormat.JSON:
-        print_line(f"wrote {target}")
+    (warn if wanted is ExportFormat.JSON else print_line)(f"wrote {target}")
 
 
 def _format_of(file: Path | None) -> ExportFormat:

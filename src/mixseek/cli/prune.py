@@ -51,7 +51,12 @@ class Pruned(Record):
 def prune(
     older_than: Annotated[
         timedelta,
-        typer.Option("--older-than", metavar="AGE", parser=age, help="Executions that ended longer ago: 30d, 12h, 2w."),
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            parser=age,
+            help="Executions that ended longer ago: 30d, 12h, 2w; m is minutes, s seconds.",
+        ),
     ] = "30d",  # type: ignore[assignment]  # the parser makes it one
     keep: Annotated[int, typer.Option("--keep", metavar="N", min=0, help="Leave the newest N executions alone.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be dropped.")] = False,

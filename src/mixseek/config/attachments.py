@@ -60,6 +60,9 @@ def _read(path: Path | str, workspace: Workspace) -> Attachment:
         file = workspace.find(path)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
         raise ConfigurationError(Problem("is not the name of a file", shown)) from error
+    if not file.exists():
+        where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
+        raise ConfigurationError(Problem(f"does not exist{where}", shown))
     data = read_bytes(file, shown, most=MAX_BYTES)
     return Attachment(name=file.name, media_type=_media_type(file.name, data), data=data)
 

@@ -166,10 +166,10 @@ class _Recorded:
 
 
 async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
-    if await journal.pruned_at(execution_id) is not None:
+    if (pruned_at := await journal.pruned_at(execution_id)) is not None:
         raise ConfigurationError(
-            f"execution {execution_id!r} was pruned: what its models answered is not kept any more; "
-            "mixseek show still shows its results"
+            f"execution {execution_id!r} was pruned on {pruned_at:%Y-%m-%d}: "
+            "what its models answered is not kept any more; mixseek show still shows its results"
         )
     kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundFinished", "RoundFailed", "RoundJudged", "TeamFailed")
     events = await journal.events(execution_id, kinds=kinds)

@@ -201,11 +201,12 @@ def _state(one: RoundRecord) -> RoundState:
 def _within_budget(record: ExecutionRecord, ends: dict[str, _End], budget: float) -> dict[str, _End]:
     """Rounds are paid for in the order in which they ended; a team ends before the one the purse cannot pay."""
     left, within = budget, dict(ends)
+    _require_costs(record, ends)
     for team_id, place, one in _in_order(record):
         end = within[team_id]
         if place >= end.rounds:
             continue
-        cost = _cost(_billed(one, end, is_last=place == end.rounds - 1))
+        cost = sum(line.cost_usd or 0.0 for line in _billed(one, end, is_last=place == end.rounds - 1))
         if cost > left + 1e-12:
             within[team_id] = _End(rounds=place, reason="budget_exhausted", by_rule=True)
         else:
@@ -226,14 +227,15 @@ def _in_order(record: ExecutionRecord) -> list[tuple[str, int, RoundRecord]]:
     return [(team_id, place, one) for _, place, team_id, one in sorted(found, key=lambda each: each[:3])]
 
 
-def _cost(bill: Sequence[ModelUsage]) -> float:
-    unknown = sorted({line.model for line in bill if line.cost_usd is None})
+def _require_costs(record: ExecutionRecord, ends: dict[str, _End]) -> None:
+    """All models without a price are told at once: whoever adds prices has to play again."""
+    rounds = [one for team in record.teams for one in team.rounds[: ends[team.team_id].rounds]]
+    unknown = sorted({line.model for one in rounds for line in one.bill if line.cost_usd is None})
     if unknown:
         raise ConfigurationError(
             f"what {', '.join(unknown)} cost is not known, so nothing can be said about a budget: "
             "prices that stand in [prices] of the orchestrator file when it is played are kept with the record"
         )
-    return sum(line.cost_usd or 0.0 for line in bill)
 
 
 # --- what it comes to -------------------------------------------------------------------------------------------------

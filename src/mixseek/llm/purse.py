@@ -352,7 +352,9 @@ class Purse:
 
     def out_of_time(self) -> BudgetExhaustedError:
         """What is raised when the time is over."""
-        return BudgetExhaustedError(f"{self._owner} of {self.limits.max_seconds:g} seconds is used up")
+        return BudgetExhaustedError(
+            f"{self._owner} of {self.limits.max_seconds:g} seconds is used up ({self._key('max_seconds')})"
+        )
 
     def _has_room_for(self, needed: Spend) -> bool:
         return self._scarce(needed) is None
@@ -379,8 +381,12 @@ class Purse:
         unit = {"max_cost_usd": "USD", "max_tokens": "tokens", "max_requests": "calls"}[limit]
         return (
             f"{self._owner} cannot pay for {what}: {_number(used)} of {_number(allowed)} {unit} are used, "
-            f"and up to {_number(more)} would be needed"
+            f"and up to {_number(more)} would be needed ({self._key(limit)})"
         )
+
+    def _key(self, limit: Limit) -> str:
+        """Where the limit stands."""
+        return f"{limit} of {'[budget]' if self.team_id is None else '[team.budget]'}"
 
     def _words_of_time(self, seconds: float) -> str:
         left = max(0.0, self._seconds_left())

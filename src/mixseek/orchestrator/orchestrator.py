@@ -596,7 +596,8 @@ class _Execution:
         """Note where a team was when the run was stopped; nothing is marked as final, since it may go on."""
         team_id, team_name = controller.get_team_id(), controller.get_team_name()
         number = self._statuses[team_id].current_round
-        reason = f"interrupted in round {number}" if number else "interrupted before its first round"
+        when = "after" if controller.has_finished(number) else "in"
+        reason = f"interrupted {when} round {number}" if number else "interrupted before its first round"
         if controller.best_so_far is not None:
             self._results.append(controller.best_so_far)
         self._failures.append(FailedTeamInfo(team_id=team_id, team_name=team_name, error_message=reason))

@@ -89,9 +89,11 @@ async def find_unfinished(workspace: Workspace) -> str:
         if line.status in ("interrupted", "unfinished") and not line.is_running:
             return line.execution_id
     failed = [line.execution_id for line in lines if line.status in ("partial_failure", "failed")]
+    async with Journal(workspace.journal) as journal:
+        able = [each for each in failed if await _if_readable(journal.pruned_at(each), None) is None]
     more = (
-        f"; teams of {failed[0]} failed, mixseek resume {failed[0]} lets them go on"
-        if failed
+        f"; teams of {able[0]} failed, mixseek resume {able[0]} lets them go on"
+        if able
         else ": mixseek history lists them"
     )
     raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")

@@ -78,6 +78,7 @@ from mixseek.records import (
 from mixseek.round_controller.prompts import RoundPrompts
 from mixseek.round_controller.restored import RestoredTeam
 from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
+from mixseek.round_controller.uncut import uncut
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.templating import TEXTS
 from mixseek.workspace import Workspace
@@ -462,6 +463,10 @@ class RoundController:
         submitted = [entry for entry in self._entries if entry.submission_content]
         return submitted[-1] if submitted and self._evaluator is None else None
 
+    def has_finished(self, round_number: int) -> bool:
+        """Whether this round is on the leader board."""
+        return any(entry.round_number == round_number for entry in self._entries)
+
     @property
     def best_so_far(self) -> LeaderBoardEntry | None:
         """The best finished round as it is on the leader board; None without a scored one."""
@@ -473,6 +478,11 @@ class RoundController:
         return standing_of(self._entries)
 
     async def _record(self, state: RoundState, submissions: list[MemberSubmission], *, failed: bool = False) -> None:
+        # A run that is stopped between the row and its event would tell of other results than its database holds.
+        await uncut(self._keep(state, failed=failed))
+        await self._call_hook(state, submissions)
+
+    async def _keep(self, state: RoundState, *, failed: bool) -> None:
         entry = self._entry(state)
         usage = await self._write(entry, state)
         reach("round.kept")
@@ -488,7 +498,6 @@ class RoundController:
             await self._run.tell_for_good(failure)
         else:
             await self._run.tell_for_good(RoundFinished(**self._where(), state=state, entry=entry, usage=usage))
-        await self._call_hook(state, submissions)
 
     async def _write(self, entry: LeaderBoardEntry, state: RoundState) -> list[ModelUsage]:
         usage = self._bill(state.round_number)
