@@ -3,9 +3,13 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pydantic_ai.models
 import pytest
 
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("mixseek", deadline=None)
+hypothesis.settings.load_profile("mixseek")
 pydantic_ai.models.ALLOW_MODEL_REQUESTS = False
 os.environ["MIXSEEK_ONLY_LOOPBACK"] = "1"
 # Whoever runs the tests may have a keyring of their own, with real keys.

@@ -5,14 +5,18 @@ import pytest
 from mixseek.round_controller.uncut import uncut
 
 
+def _never(given: object) -> None:
+    raise AssertionError(f"nothing was cut, and yet {given!r} came")
+
+
 async def test_work_comes_to_its_end_although_whoever_waits_is_cancelled() -> None:
-    goes_on, done = asyncio.Event(), []
+    goes_on, done = asyncio.Event(), list[str]()
 
-    async def work() -> None:
+    async def work() -> str:
         await goes_on.wait()
-        done.append("all of it")
+        return "all of it"
 
-    waiting = asyncio.create_task(uncut(work()))
+    waiting = asyncio.create_task(uncut(work(), done.append))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.sleep(0)
@@ -25,7 +29,7 @@ async def test_work_comes_to_its_end_although_whoever_waits_is_cancelled() -> No
 
 async def test_a_second_cancellation_ends_the_work_too() -> None:
     before = asyncio.all_tasks()
-    waiting = asyncio.create_task(uncut(asyncio.Event().wait()))
+    waiting = asyncio.create_task(uncut(asyncio.Event().wait(), _never))
     for _ in range(2):
         await asyncio.sleep(0)
         waiting.cancel()
@@ -38,9 +42,9 @@ async def test_what_work_gives_or_raises_reaches_whoever_waits() -> None:
     async def work(number: int) -> int:
         return 6 // number
 
-    assert await uncut(work(2)) == 3
+    assert await uncut(work(2), _never) == 3
     with pytest.raises(ZeroDivisionError):
-        await uncut(work(0))
+        await uncut(work(0), _never)
 
 
 async def test_work_that_fails_during_a_cancellation_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -50,7 +54,7 @@ async def test_work_that_fails_during_a_cancellation_is_told_in_the_log(caplog: 
         await goes_on.wait()
         raise OSError("no space left")
 
-    waiting = asyncio.create_task(uncut(work()))
+    waiting = asyncio.create_task(uncut(work(), _never))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.sleep(0)

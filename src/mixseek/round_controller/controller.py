@@ -478,26 +478,22 @@ class RoundController:
         return standing_of(self._entries)
 
     async def _record(self, state: RoundState, submissions: list[MemberSubmission], *, failed: bool = False) -> None:
-        # A run that is stopped between the row and its event would tell of other results than its database holds.
-        await uncut(self._keep(state, failed=failed))
-        await self._call_hook(state, submissions)
-
-    async def _keep(self, state: RoundState, *, failed: bool) -> None:
         entry = self._entry(state)
-        usage = await self._write(entry, state)
-        reach("round.kept")
-        self._entries.append(entry)
-        self.update_round_state(state)
-        # Not before it is kept: a team that is tried again has to find its submission, or it would be paid for twice.
-        self._unscored = None
-        self._run.purses.round_finished(self._team.team_id)
-        if failed:
-            failure = RoundFailed(
-                **self._where(), state=state, entry=entry, usage=usage, reason=state.evaluation_feedback
-            )
-            await self._run.tell_for_good(failure)
-        else:
-            await self._run.tell_for_good(RoundFinished(**self._where(), state=state, entry=entry, usage=usage))
+
+        def kept(usage: list[ModelUsage]) -> RoundFinished | RoundFailed:
+            reach("round.kept")
+            self._entries.append(entry)
+            self.update_round_state(state)
+            # Not before it is kept: a team that is tried again has to find its submission, or it would be paid twice.
+            self._unscored = None
+            self._run.purses.round_finished(self._team.team_id)
+            told = {**self._where(), "state": state, "entry": entry, "usage": usage}
+            return RoundFailed(**told, reason=state.evaluation_feedback) if failed else RoundFinished(**told)
+
+        # A run that is stopped between the row and its event would tell of other results than its database holds.
+        usage = await uncut(self._write(entry, state), lambda usage: self._run.tell(kept(usage)))
+        await self._run.tell_for_good(kept(usage))
+        await self._call_hook(state, submissions)
 
     async def _write(self, entry: LeaderBoardEntry, state: RoundState) -> list[ModelUsage]:
         usage = self._bill(state.round_number)
