@@ -154,7 +154,8 @@ def test_what_was_pruned_is_refused_in_one_line(
         main(["replay", "last", "-w", str(root)])
     told = capsys.readouterr()
     assert (end.value.code, told.out) == (2, "")
-    assert ": what its models answered is not kept any more; mixseek show" in told.err.splitlines()[-1]
+    words = "was pruned on 2026-01-01: what its models answered is not kept any more; mixseek show"
+    assert words in told.err.splitlines()[-1]
 
 
 # --- what ended before its time ---------------------------------------------------------------------------------------
