@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from mixseek.cli.output import warn
-from mixseek.config.reading import read_text
-from mixseek.errors import ConfigurationError, MissingFileError, Problem
+from mixseek.config.reading import existing_file, read_text
+from mixseek.errors import ConfigurationError, MissingFileError
 from mixseek.workspace import Workspace
 
 __all__ = [
@@ -20,8 +20,8 @@ __all__ = [
     "PromptFileOption",
     "ReferenceOption",
     "checked_text",
-    "existing_file",
     "find_config",
+    "given_file",
     "read_given",
     "reference_text",
 ]
@@ -53,7 +53,7 @@ def read_given(
     if text is not None and file is not None:
         raise ConfigurationError(f"the {what} is given twice: as an argument and with {option}")
     if file is not None:
-        given = _without_last_breaks(read_text(existing_file(file, option, workspace), f"{option} {str(file)!r}"))
+        given = _without_last_breaks(read_text(given_file(file, option, workspace), f"{option} {str(file)!r}"))
     elif text is None or text == "-":
         given = _from_standard_input(what, option)
     else:
@@ -61,16 +61,9 @@ def read_given(
     return checked_text(given, what)
 
 
-def existing_file(file: Path, option: str, workspace: Workspace) -> Path:
-    """A file that is named on the command line, in the current directory or in the workspace."""
-    try:
-        found = workspace.find(file)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise MissingFileError(Problem("is not the name of a file", f"{option} {str(file)!r}")) from error
-    if not os.path.lexists(found):
-        where = "" if file.is_absolute() else " in the current directory or the workspace"
-        raise MissingFileError(Problem(f"does not exist{where}", f"{option} {str(file)!r}"))
-    return found
+def given_file(file: Path, option: str, workspace: Workspace) -> Path:
+    """The file that an option names, in the current directory or in the workspace."""
+    return existing_file(file, workspace, f"{option} {str(file)!r}")
 
 
 def _from_standard_input(what: str, option: str) -> str:
@@ -114,7 +107,7 @@ def reference_text(given: str | None, workspace: Workspace) -> str | None:
     if found is not None and is_there:
         given = read_text(found, f"--reference {given!r}")
     elif _LIKE_A_PATH.fullmatch(given):
-        existing_file(path, "--reference", workspace)
+        given_file(path, "--reference", workspace)
     return checked_text(given, "reference answer")
 
 

@@ -18,8 +18,8 @@ from mixseek.cli.inputs import (
     PromptArgument,
     PromptFileOption,
     ReferenceOption,
-    existing_file,
     find_config,
+    given_file,
     read_given,
     reference_text,
 )
@@ -130,7 +130,7 @@ _OPTIONS = {
 def _manager(
     place: Workspace, file: Path, timeout: int | None, reference: str | None, evaluate_config: Path | None
 ) -> ConfigurationManager:
-    evaluator = None if evaluate_config is None else existing_file(evaluate_config, "--evaluate-config", place)
+    evaluator = None if evaluate_config is None else given_file(evaluate_config, "--evaluate-config", place)
     given = {
         "timeout_per_team_seconds": timeout,
         "reference": reference,

@@ -4,7 +4,7 @@ import mimetypes
 from collections.abc import Sequence
 from pathlib import Path
 
-from mixseek.config.reading import read_bytes
+from mixseek.config.reading import existing_file, read_bytes
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.records import Attachment
 from mixseek.workspace import Workspace
@@ -56,13 +56,7 @@ def read_attachments(given: Sequence[Attachment | Path | str], workspace: Worksp
 
 def _read(path: Path | str, workspace: Workspace) -> Attachment:
     shown = f"attachment {str(path)!r}"
-    try:
-        file = workspace.find(path)
-    except (OSError, RuntimeError, ValueError, TypeError) as error:
-        raise ConfigurationError(Problem("is not the name of a file", shown)) from error
-    if not file.exists():
-        where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
-        raise ConfigurationError(Problem(f"does not exist{where}", shown))
+    file = existing_file(path, workspace, shown)
     data = read_bytes(file, shown, most=MAX_BYTES)
     return Attachment(name=file.name, media_type=_media_type(file.name, data), data=data)
 

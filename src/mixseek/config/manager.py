@@ -53,7 +53,15 @@ from mixseek.config.model_names import (
     unknown_models,
 )
 from mixseek.config.problems import no_such_file, problem_at, problems_of
-from mixseek.config.reading import Dotenv, read_dotenv, read_text, read_toml, referred_file
+from mixseek.config.reading import (
+    Dotenv,
+    existing_file,
+    named_file,
+    read_dotenv,
+    read_text,
+    read_toml,
+    referred_file,
+)
 from mixseek.config.schema import (
     OLDER_SPELLINGS,
     PROMPTS,
@@ -384,7 +392,7 @@ class ConfigurationManager:
 
     def validate(self, path: Path | str, *, complete: bool = True) -> Report:
         """Look at one file of any kind and at all it refers to; ``complete``: a prompt that is missing is a problem."""
-        file = self._find(path)
+        file = named_file(path, self.workspace)
         if self.workspace.prompt_templates in (file, file.parent):
             return self._validate_templates()
         findings = _Findings(complete)
@@ -409,7 +417,7 @@ class ConfigurationManager:
 
     def files(self, directory: Path | str | None = None) -> list[Path]:
         """The files of settings below a directory, by default all of the workspace; prompt templates by theirs."""
-        below = self.workspace.configs if directory is None else self._find(directory)
+        below = self.workspace.configs if directory is None else named_file(directory, self.workspace)
         templates = self.workspace.prompt_templates
         there = [templates] if templates.is_dir() and templates.is_relative_to(below) else []
         return sorted(below.rglob("*.toml")) + there
@@ -624,18 +632,7 @@ class ConfigurationManager:
         return None if path is None else self._existing(path)
 
     def _existing(self, path: Path | str) -> Path:
-        file = self._find(path)
-        if not os.path.lexists(file):
-            where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
-            raise MissingFileError(Problem(f"does not exist{where}", str(path)))
-        return file
-
-    def _find(self, path: Path | str) -> Path:
-        try:
-            return self.workspace.find(path)
-        except (OSError, RuntimeError, ValueError) as error:
-            # Too long, or "~somebody/file" and there is no such user.
-            raise MissingFileError(Problem("is not the name of a file", str(path))) from error
+        return existing_file(path, self.workspace)
 
     def _shown(self, file: Path) -> str:
         inside = file.is_relative_to(self.workspace.root)

@@ -15,10 +15,20 @@ import tomli
 from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 
-from mixseek.errors import ConfigurationError, Problem
+from mixseek.errors import ConfigurationError, MissingFileError, Problem
 from mixseek.workspace import Workspace
 
-__all__ = ["MAX_FILE_BYTES", "Dotenv", "read_bytes", "read_dotenv", "read_text", "read_toml", "referred_file"]
+__all__ = [
+    "MAX_FILE_BYTES",
+    "Dotenv",
+    "existing_file",
+    "named_file",
+    "read_bytes",
+    "read_dotenv",
+    "read_text",
+    "read_toml",
+    "referred_file",
+]
 
 MAX_FILE_BYTES = 1_000_000
 _MAX_KEY_PARTS = 32
@@ -33,6 +43,24 @@ _UNCLOSED_AT_THE_END = {
     "unclosed array": "a list is not closed: its ] is missing",
 }
 _PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
+
+
+def named_file(path: Path | str, workspace: Workspace, shown: str | None = None) -> Path:
+    """Where a file is that somebody named, whether or not it exists; ``shown`` is how messages name it."""
+    try:
+        return workspace.find(path)
+    except (OSError, RuntimeError, ValueError, TypeError) as error:
+        # Too long, or "~somebody/file" and there is no such user.
+        raise MissingFileError(Problem("is not the name of a file", shown or str(path))) from error
+
+
+def existing_file(path: Path | str, workspace: Workspace, shown: str | None = None) -> Path:
+    """:func:`named_file`, refused if nothing is there."""
+    file = named_file(path, workspace, shown)
+    if not os.path.lexists(file):
+        where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
+        raise MissingFileError(Problem(f"does not exist{where}", shown or str(path)))
+    return file
 
 
 def read_toml(path: Path, shown: str) -> dict[str, Any]:

@@ -89,14 +89,20 @@ async def find_unfinished(workspace: Workspace) -> str:
         if line.status in ("interrupted", "unfinished") and not line.is_running:
             return line.execution_id
     failed = [line.execution_id for line in lines if line.status in ("partial_failure", "failed")]
-    async with Journal(workspace.journal) as journal:
-        able = [each for each in failed if await _if_readable(journal.pruned_at(each), None) is None]
+    able = await _first_with_bodies(workspace, failed)
     more = (
-        f"; teams of {able[0]} failed, mixseek resume {able[0]} lets them go on"
-        if able
-        else ": mixseek history lists them"
+        f"; teams of {able} failed, mixseek resume {able} lets them go on" if able else ": mixseek history lists them"
     )
     raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")
+
+
+async def _first_with_bodies(workspace: Workspace, execution_ids: Sequence[str]) -> str | None:
+    """The first of them whose calls were not pruned."""
+    async with Journal(workspace.journal) as journal:
+        for each in execution_ids:
+            if await _if_readable(journal.pruned_at(each), None) is None:
+                return each
+    return None
 
 
 def nothing_played(workspace: Workspace) -> str:
