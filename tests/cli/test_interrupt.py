@@ -282,6 +282,7 @@ def test_a_second_ctrl_c_ends_at_once_whatever_happens(server: ModelServerProces
         terminal.type("\x03")
         assert terminal.wait() == 130
     assert b"\x1b[?25l" not in terminal.raw  # no cursor is left hidden
+    assert b"ended at once; mixseek resume goes on with execution" in terminal.raw
 
 
 def test_ctrl_c_when_all_is_done_changes_nothing(server: ModelServerProcess, tmp_path: Path) -> None:

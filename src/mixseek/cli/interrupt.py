@@ -25,10 +25,13 @@ _PATIENCE_SECONDS = 2.0
 T = TypeVar("T")
 
 
-def run_until_stopped(work: Coroutine[Any, Any, T], stop: Callable[[], None]) -> T:
+def run_until_stopped(
+    work: Coroutine[Any, Any, T], stop: Callable[[], None], last_words: Callable[[], str] = lambda: ""
+) -> T:
     """What the work gives; on the first Ctrl-C or SIGTERM ``stop`` is called, which has to make it end soon.
 
-    The second one ends the process at once, without any clearing up, so that nothing can keep a user waiting.
+    The second one ends the process at once, without any clearing up, so that nothing can keep a user waiting; then
+    ``last_words`` are all that is told.
     """
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
@@ -50,12 +53,12 @@ def run_until_stopped(work: Coroutine[Any, Any, T], stop: Callable[[], None]) ->
                 loop.call_soon(ask_to_stop)  # once more, now that there is something to stop
             return await work
 
-        with _hearing_signals(on_signal):
+        with _hearing_signals(on_signal, last_words):
             return runner.run(main())
 
 
 @contextlib.contextmanager
-def _hearing_signals(stop: Callable[[], object]) -> Iterator[None]:
+def _hearing_signals(stop: Callable[[], object], last_words: Callable[[], str]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may handle signals
         return
@@ -67,7 +70,7 @@ def _hearing_signals(stop: Callable[[], object]) -> Iterator[None]:
             first = time.monotonic()
             stop()
         elif time.monotonic() - first > _ONE_AND_THE_SAME_SECONDS:
-            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\n")
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"\n{last_words()}".encode())
             os._exit(EXIT_INTERRUPTED)
 
     before = {number: signal.signal(number, handle) for number in _SIGNALS}

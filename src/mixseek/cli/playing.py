@@ -61,7 +61,7 @@ def play(
     with showing(redactor) as progress:
         orchestrator = Orchestrator(settings.orchestrator, listeners=[progress, *listeners])
         try:
-            summary = run_until_stopped(asking(orchestrator), orchestrator.stop)
+            summary = run_until_stopped(asking(orchestrator), orchestrator.stop, lambda: _last_words(progress))
         except StorageError as error:
             # What the teams did is paid for, and known even if it could not be stored.
             if progress.summary is None:
@@ -69,6 +69,12 @@ def play(
             warn(f"mixseek: {error}")
             summary = progress.summary
     return Played(summary, progress)
+
+
+def _last_words(progress: Progress) -> str:
+    if progress.execution_id is None:
+        return ""
+    return f"mixseek: ended at once; mixseek resume goes on with execution {progress.execution_id}\n"
 
 
 def leave_with(played: Played, wanted: Wanted, redactor: Redactor) -> NoReturn:
