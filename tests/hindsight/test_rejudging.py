@@ -315,3 +315,19 @@ def test_a_process_that_is_killed_half_way_goes_on_where_it_was(played: Arena, s
     assert _asked(server, "stylist") == 4 - kept
     again = json.loads(forked.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True).stdout)
     assert (again["usage"]["requests"], again["reused_calls"]) == (0, 4)
+
+
+def test_of_an_execution_that_did_not_end_it_is_said_that_only_a_part_was_looked_at(
+    played: Arena, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _evaluator(played, OTHER)
+    command = [sys.executable, "-m", "mixseek", "exec", "task", "-w", str(played.root)]
+    environ = os.environ | {"MIXSEEK_CRASH_AT": "round.between:5"}
+    killed = forked.run(command, env=environ, capture_output=True, timeout=SAFETY_SECONDS, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    whatif = ["whatif", "last", "--stop-rule", "max_rounds=1", "-w", str(played.root)]
+    for arguments in (whatif, _command(played), _command(played, "--dry-run")):
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        assert end.value.code in (None, 0)
+        assert "is unfinished: this goes by the rounds that it has so far" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from mixseek.cli.asking import bill_words, judges_of, score_words, wait_for
 from mixseek.cli.inputs import ReferenceOption, find_config, reference_text
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, rounded, use_format, warn
-from mixseek.cli.stored import IdArgument, Place
+from mixseek.cli.stored import IdArgument, Place, tell_if_open
 from mixseek.cli.tables import Column, print_table
 from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.redaction import Redactor
@@ -81,11 +81,13 @@ def rejudge(
     if dry_run:
         planning = plan_rejudging(execution_id, judges.evaluator, around=around, reference=given)
         plan = wait_for(planning, redactor)
+        tell_if_open(plan.execution_id, plan.status)
         _print_plan(plan, output, redactor)
         return
     with watching(logs, manager.environ) as listeners:
         work = rejudge(execution_id, judges.evaluator, around=around, reference=given, listeners=listeners)
         rejudged = wait_for(work, redactor, _KEPT)
+    tell_if_open(rejudged.execution_id, rejudged.status)
     _print(rejudged, output, redactor)
     raise typer.Exit(_exit_code(rejudged))
 

@@ -11,11 +11,11 @@ import typer
 from mixseek.cli.chart import number
 from mixseek.cli.completion import complete_execution
 from mixseek.cli.logs import start_logging
-from mixseek.cli.output import rounded
+from mixseek.cli.output import rounded, warn
 from mixseek.config.manager import ConfigurationManager
 from mixseek.records import Record
 from mixseek.report.reading import find_execution, load_execution
-from mixseek.report.record import ExecutionLine, ExecutionRecord
+from mixseek.report.record import ExecutionLine, ExecutionRecord, Status
 from mixseek.workspace import Workspace
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "score_text",
     "short_ids",
     "state",
+    "tell_if_open",
     "tokens",
     "when",
 ]
@@ -70,6 +71,12 @@ def open_place(workspace: Path | None) -> Place:
     place = Place(workspace)
     start_logging(place.workspace, place.redactor, file=False)
     return place
+
+
+def tell_if_open(execution_id: str, status: Status) -> None:
+    """Warn that what is told goes by a part of an execution."""
+    if status in ("interrupted", "unfinished"):
+        warn(f"mixseek: execution {execution_id} is {status}: this goes by the rounds that it has so far")
 
 
 def as_json(value: Record | Sequence[Record]) -> Any:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
-from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, tokens
+from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, tell_if_open, tokens
 from mixseek.cli.tables import Column, print_table
 from mixseek.report.money import cost_words, usd
 
@@ -67,6 +67,7 @@ def whatif(
 
     rules = [StopRule.parse(text) for text in stop_rule]
     report = what_if(place.load(execution), rules)
+    tell_if_open(report.execution_id, report.status)
     if output is Format.JSON:
         print_json(as_json(report))
         return

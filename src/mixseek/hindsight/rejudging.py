@@ -43,7 +43,7 @@ from mixseek.records import (
 )
 from mixseek.report.players import refuse_while_played
 from mixseek.report.reading import load_execution
-from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
+from mixseek.report.record import ExecutionRecord, RoundRecord, Status, TeamRecord
 from mixseek.round_controller.run import Run, open_run
 from mixseek.storage.journal import RoundPrompt, derived_id
 from mixseek.templating import TEXTS
@@ -101,6 +101,8 @@ class Rejudgment(Record):
     journal_id: str
     """The id under which the judges' calls are kept."""
     user_prompt: str
+    status: Status
+    """How the execution itself stands."""
     old_winner: str | None = None
     new_winner: str | None = None
     """Ids of teams."""
@@ -122,6 +124,7 @@ class RejudgePlan(Record):
 
     execution_id: str
     journal_id: str
+    status: Status
     submissions: int
     metrics: tuple[str, ...]
     judges: tuple[str, ...]
@@ -155,6 +158,7 @@ async def rejudge(
         execution_id=asked.record.execution_id,
         journal_id=asked.journal_id,
         user_prompt=asked.record.user_prompt,
+        status=asked.record.status,
         old_winner=next((team.team_id for team in asked.record.teams if team.rank == 1), None),
         new_winner=next((team.team_id for team in teams if team.new_rank == 1), None),
         teams=teams,
@@ -180,6 +184,7 @@ async def plan_rejudging(
     return RejudgePlan(
         execution_id=asked.record.execution_id,
         journal_id=asked.journal_id,
+        status=asked.record.status,
         submissions=len(_submissions(asked.record)),
         metrics=tuple(metric.name for metric in asked.settings.metrics),
         judges=tuple(judging.judges),

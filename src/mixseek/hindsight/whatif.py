@@ -17,7 +17,7 @@ from mixseek.config.schema import JudgmentSettings
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.judgment import decide_by_rule
 from mixseek.records import ExitReason, ModelUsage, Record, RoundState, Standing, order_standings
-from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
+from mixseek.report.record import ExecutionRecord, RoundRecord, Status, TeamRecord
 
 __all__ = ["Consumed", "StopRule", "TeamOutcome", "WhatIf", "WhatIfReport", "what_if"]
 
@@ -124,6 +124,7 @@ class WhatIfReport(Record):
 
     execution_id: str
     user_prompt: str
+    status: Status
     recorded: WhatIf
     rules: tuple[WhatIf, ...]
 
@@ -134,6 +135,7 @@ def what_if(record: ExecutionRecord, rules: Sequence[StopRule]) -> WhatIfReport:
     return WhatIfReport(
         execution_id=record.execution_id,
         user_prompt=record.user_prompt,
+        status=record.status,
         recorded=_outcome(record, ends, None),
         rules=tuple(_under(record, rule) for rule in rules),
     )
