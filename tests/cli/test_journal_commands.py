@@ -188,12 +188,25 @@ def test_pruning_drops_bodies_gives_room_back_and_leaves_all_that_is_shown(run: 
     code, out, _ = run("prune", "--older-than", "0s")
     assert (code, "1 execution pruned" in out) == (0, True), out
     assert (workspace / "journal.db").stat().st_size < size
+    assert _free_pages(workspace) == 0
     assert {command: run(*command)[1] for command in before} == before
     assert run("journal", "verify")[0] == 0
     assert all(call["pruned"] for call in json.loads(run("journal", "calls", "-f", "json", "--bodies")[1]))
     (workspace / "mixseek.db").unlink()
     assert {command: run(*command)[1] for command in before} == before
     assert "nothing to prune" in run("prune", "--older-than", "0s")[1]
+
+
+def test_deleting_gives_room_back(run: Run, workspace: Path) -> None:
+    size = (workspace / "journal.db").stat().st_size
+    assert run("delete", "last", "--yes")[0] == 0
+    assert (workspace / "journal.db").stat().st_size < size / 2
+    assert _free_pages(workspace) == 0
+
+
+def _free_pages(workspace: Path) -> int:
+    with closing(sqlite3.connect(workspace / "journal.db")) as journal:
+        return int(journal.execute("PRAGMA freelist_count").fetchone()[0])
 
 
 def test_young_and_kept_executions_are_not_pruned(run: Run) -> None:

@@ -264,9 +264,11 @@ def give_back_room(connection: JournalConnection, path: Path, wait_seconds: floa
         connection.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")
         connection.execute("VACUUM")
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-    for _ in range(0, free, _PAGES_AT_ONCE):
+    for start in range(0, free, _PAGES_AT_ONCE):
         begin(connection, path, wait_seconds)
-        connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+        # One by one: of a statement that gives no columns Python's module takes the first step only, which is one page.
+        for _ in range(start, min(start + _PAGES_AT_ONCE, free)):
+            connection.execute("PRAGMA incremental_vacuum(1)")
         connection.execute("COMMIT")
     # Whoever reads or writes just now is not waited for: the next to write makes the log short.
     connection.be_patient(_TIDYING_SECONDS)
