@@ -248,3 +248,16 @@ def test_a_full_disk_behind_standard_output_is_told_on_standard_error(more: list
         )  # fmt: skip
     assert ran.returncode == 2
     assert ran.stderr == "mixseek: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_disk_that_becomes_full_in_the_middle_of_an_answer_is_told(unbuffered: str, tmp_path: Path) -> None:
+    """Python itself drops what an unbuffered stream did not take at once, and says nothing."""
+    command = _command("config", "show", "-f", "json", "-w", str(Path(__file__).parent))
+    with (tmp_path / "out").open("w") as out:
+        ran = subprocess.run(
+            ["bash", "-c", 'ulimit -f 1 && exec "$@"', "bash", *command],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=out, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (2, "mixseek: standard output cannot be written: File too large\n")

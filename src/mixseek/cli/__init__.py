@@ -16,6 +16,7 @@ from mixseek.cli.output import (
     print_unexpected,
     print_usage_error,
     use_format,
+    write_whole_answers,
 )
 from mixseek.errors import MixSeekError
 
@@ -27,6 +28,7 @@ EXIT_NO_RESULT = 2
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``mixseek`` with these arguments, or with those of the process."""
     _load_no_plugin_for_nothing()
+    write_whole_answers()
     arguments = sys.argv[1:] if argv is None else list(argv)
     use_format(Format.JSON if asks_for_json(arguments) else Format.TEXT)
     # An advertisement of the model library's, which it prints into terminals when the first agent runs.

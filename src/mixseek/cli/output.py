@@ -40,6 +40,7 @@ __all__ = [
     "rounded",
     "use_format",
     "warn",
+    "write_whole_answers",
     "writes_all",
 ]
 
@@ -172,6 +173,19 @@ def _echo(text: str, *, err: bool = False, end: str = "\n") -> None:
 def writes_all(stream: TextIO | None) -> bool:
     """Whether a stream takes every letter there is."""
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("_", "-").startswith("utf")
+
+
+def write_whole_answers() -> None:
+    """Give standard output a buffer where it has none, as with PYTHONUNBUFFERED.
+
+    Python drops what such a stream does not take at once, and says nothing.
+    """
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        # The stream that is replaced lives on as sys.__stdout__; closing it would close the file of both.
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), sys.stdout.encoding, sys.stdout.errors, line_buffering=True
+        )
 
 
 def _write(text: str, *, err: bool = False, end: str = "\n") -> None:
