@@ -167,6 +167,14 @@ def test_ctrl_c_ends_a_team_gracefully_with_the_answer_it_has(server: ModelServe
     assert told["answer"]
     assert "stopping; Ctrl-C again ends at once" in err
     assert [line["status"] for line in _stored(tmp_path, "history")] == ["interrupted"]
+    # There is no orchestrator file to go on with.
+    for command in (["history"], ["show", "last"], ["resume"]):
+        ran = forked.run(
+            [sys.executable, "-m", "mixseek", *command, "-w", str(tmp_path)],
+            env=_environment(), capture_output=True, text=True, timeout=SAFETY_SECONDS, check=False,
+        )  # fmt: skip
+        assert "goes on with" not in ran.stdout
+    assert "names no orchestrator file: it was played by mixseek team" in ran.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -213,3 +213,17 @@ def test_the_command_tells_it_of_a_real_execution_and_changes_no_file(
     held = "nothing would have been saved, since no team may stop so before round 3 (min_rounds)"
     assert held in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.db")} == before
+
+
+def test_a_round_that_did_not_end_is_no_round_that_was_played() -> None:
+    record = _record()
+    first, *others = record.teams
+    begun = RoundRecord(round_number=4, is_finished=False, started_at=START)
+    longer = record.model_copy(update={"teams": (first.model_copy(update={"rounds": (*first.rounds, begun)}), *others)})
+    assert what_if(longer, []).recorded.kept.rounds == what_if(record, []).recorded.kept.rounds
+
+
+def test_stopping_earlier_never_takes_longer_though_a_pause_lay_between_two_processes() -> None:
+    record = _record().model_copy(update={"seconds": 1.0})
+    [report] = what_if(record, [StopRule.parse("max_rounds=2")]).rules
+    assert (report.kept.seconds, report.saved.seconds) == (1.0, 0.0)

@@ -96,7 +96,8 @@ def with_every_text(text: str) -> ExecutionRecord:
     flagged = record.teams[0].model_copy(update={"rounds": tuple(rounds)})
     usage = Usage(requests=1, details={"x": 1})
     configuration: Any = {"x": ["x", {"y": "x"}]}
-    whole = record.model_copy(update={"teams": (flagged, failed), "usage": usage, "configuration": configuration})
+    settings = {"configuration": configuration, "config_file": "x"}
+    whole = record.model_copy(update={"teams": (flagged, failed), "usage": usage, **settings})
     replaced = _replace(whole, text)
     assert isinstance(replaced, ExecutionRecord)
     return replaced

@@ -57,7 +57,7 @@ def history(
     ids = short_ids([line.execution_id for line in lines])
     rows = [[ids[line.execution_id], *_cells(line)] for line in shown]
     print_table(_COLUMNS, [[place.redactor.text(cell) for cell in row] for row in rows])
-    if any(line.status in ("interrupted", "unfinished") and not line.is_running for line in shown):
+    if any(line.is_open and not line.names_no_file for line in shown):
         print_line("mixseek resume ID goes on with one that is interrupted or unfinished")
     if len(shown) < len(lines):
         print_line(f"{len(lines) - len(shown)} more: --limit {len(lines)} lists all")

@@ -117,8 +117,8 @@ async def _meant(place: Workspace, execution: str | None) -> tuple[str, RunStart
 def _file(begun: RunStarted, place: Workspace) -> Path:
     if begun.config_file is None:
         raise NotResumableError(
-            f"execution {begun.execution_id} was begun from Python, with settings of no file: "
-            "go on with it there, by Orchestrator(settings).resume(execution_id)"
+            f"execution {begun.execution_id} names no orchestrator file: it was played by mixseek team, whose task can "
+            "be given again, or from Python, where Orchestrator(settings).resume(execution_id) goes on with it"
         )
     file = place.resolve(begun.config_file)
     if not file.exists():

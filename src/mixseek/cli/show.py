@@ -104,8 +104,8 @@ def _print_head(record: ExecutionRecord) -> None:
         f"{tokens(usage.requests)} model call{'s' * (usage.requests != 1)}, {tokens(usage.input_tokens)} tokens in,"
         f" {tokens(usage.output_tokens)} out, {cost_words(record.cost_usd)}"
     )
-    # Without the journal there is nothing to go on from.
-    if record.status != "completed" and not record.is_running and record.configuration is not None:
+    # Without the journal there is nothing to go on from, and without a file nothing to go on with.
+    if record.status != "completed" and not record.is_running and record.config_file is not None:
         goes_on = (
             "goes on with it" if record.status in ("interrupted", "unfinished") else "lets the teams go on that failed"
         )

@@ -118,7 +118,10 @@ def _team(rank: int, entry: LeaderBoardEntry) -> ReplayedTeam:
 def _settings(manager: ConfigurationManager, begun: RunStarted, config: Path | str | None) -> RunSettings:
     file = config or begun.config_file
     if file is None:
-        raise ConfigurationError("the execution was played from Python, and names no file: give one with --config")
+        raise ConfigurationError(
+            "the execution was played from Python or by mixseek team, and names no orchestrator file: "
+            "give one with --config"
+        )
     overrides = {"orchestrator": begun.overrides} if begun.overrides else None
     configured = ConfigurationManager(manager.workspace, overrides=overrides).load_run_settings(file)
     played, there = set(begun.team_names), {team.team_id for team in configured.teams}

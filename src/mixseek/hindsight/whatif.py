@@ -261,11 +261,12 @@ def _outcome(record: ExecutionRecord, ends: dict[str, _End], rule: str | None) -
 
 
 def _until(record: ExecutionRecord, last: Sequence[RoundRecord]) -> float | None:
-    """From the start to the end of the last round that is kept."""
+    """From the start to the end of the last round that is kept, and no longer than all processes together took."""
     moments = [one.ended_at for one in last if one.ended_at is not None]
     if record.started_at is None or not moments:
         return None if last else 0.0
-    return (max(moments) - record.started_at).total_seconds()
+    seconds = (max(moments) - record.started_at).total_seconds()
+    return seconds if record.seconds is None else min(seconds, record.seconds)
 
 
 def _team(team: TeamRecord, end: _End) -> TeamOutcome:
@@ -293,9 +294,10 @@ def _billed(one: RoundRecord, end: _End, *, is_last: bool) -> list[ModelUsage]:
 
 def _consumed(rounds: Sequence[RoundRecord], bill: Sequence[ModelUsage]) -> Consumed:
     costs = [line.cost_usd for line in bill]
-    seconds = [one.seconds for one in rounds]
+    finished = [one for one in rounds if one.is_finished]
+    seconds = [one.seconds for one in finished]
     return Consumed(
-        rounds=len(rounds),
+        rounds=len(finished),
         requests=sum(line.requests for line in bill),
         input_tokens=sum(line.input_tokens for line in bill),
         output_tokens=sum(line.output_tokens for line in bill),

@@ -81,12 +81,13 @@ async def find_execution(workspace: Workspace, wanted: str) -> str:
 
 
 async def find_unfinished(workspace: Workspace) -> str:
-    """The id of the newest execution that did not come to its end and that nobody plays."""
+    """The id of the newest execution that did not come to its end and that nobody plays, if possible with a file."""
     lines = await list_executions(workspace)
     if not lines:
         raise NotResumableError(nothing_played(workspace))
-    for line in lines:
-        if line.status in ("interrupted", "unfinished") and not line.is_running:
+    # In their order otherwise.
+    for line in sorted(lines, key=lambda line: line.names_no_file):
+        if line.is_open:
             return line.execution_id
     failed = [line.execution_id for line in lines if line.status in ("partial_failure", "failed")]
     able = await _first_with_bodies(workspace, failed)
@@ -183,6 +184,7 @@ async def _line(
         best_team=known.best_team,
         best_score=known.best_score,
         cost_usd=known.cost_usd,
+        names_no_file=run is not None and run.config_file is None,
     )
 
 
@@ -411,6 +413,7 @@ def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running
         attachments=stored.attachments or tuple(AttachmentInfo(**one) for one in begun.get("attachments", ())),
         reference=begun.get("reference"),
         configuration=begun.get("configuration"),
+        config_file=begun.get("config_file"),
     )
 
 

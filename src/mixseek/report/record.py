@@ -119,6 +119,8 @@ class ExecutionRecord(Record):
     reference: str | None = None
     configuration: JsonValue = None
     """The settings it was played with, secrets masked; None: not kept."""
+    config_file: str | None = None
+    """The orchestrator file, without which no command can go on with it."""
 
     @property
     def ended_by_budget(self) -> bool:
@@ -146,3 +148,10 @@ class ExecutionLine(Record):
     """The winner's name."""
     best_score: float | None = None
     cost_usd: float | None = None
+    names_no_file: bool = False
+    """Whether it is known to have been played without an orchestrator file: no command can go on with it then."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it did not come to its end and nobody plays it."""
+        return self.status in ("interrupted", "unfinished") and not self.is_running

@@ -209,6 +209,8 @@ class StartedRun(Record):
     started_at: AwareDatetime
     user_prompt: str
     total_teams: int
+    config_file: str | None = None
+    """The orchestrator file; None for a team that was asked alone, and for settings made in Python."""
 
 
 @dataclass(frozen=True, slots=True)
