@@ -319,7 +319,9 @@ class BudgetLow(Event):
         """How far it is used, for people."""
         unit = {"max_cost_usd": "USD", "max_tokens": "tokens", "max_requests": "calls"}.get(self.limit, "seconds")
         whose = "the run's budget" if self.team_id is None else "its budget"
-        return f"{100 * self.used / self.allowed:.0f} % of {whose} are used: {self.used:.6g} of {self.allowed:g} {unit}"
+        used = f"{self.used:.6g}" if self.limit == "max_cost_usd" else f"{self.used:.1f}".removesuffix(".0")
+        unit = unit.removesuffix("s") if self.allowed == 1 else unit
+        return f"{100 * self.used / self.allowed:.0f} % of {whose} is used: {used} of {self.allowed:g} {unit}"
 
 
 Listener = Callable[[Event], None]

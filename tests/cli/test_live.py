@@ -50,7 +50,7 @@ def test_a_terminal_shows_every_team_while_it_plays_and_finished_rounds_above(
     whole = next(number for number, line in enumerate(lines) if "4 of 4 rounds · 2 finished" in line)
     assert lines[whole + 1] == "Leader board"
     assert sum(": round " in line for line in lines[:whole]) == 4
-    assert "81 % of the run's budget are used: 26 of 32 calls" in lines[:whole]
+    assert "81 % of the run's budget is used: 26 of 32 calls" in lines[:whole]
     assert not any(" Phase " in line for line in lines)
 
 

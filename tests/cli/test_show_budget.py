@@ -43,7 +43,7 @@ def test_a_run_that_its_budget_ended_prints_its_bill_by_team_round_and_role(
     assert ", budget_exhausted" in out
     assert "Bill by team, round and role\n  Team A (a), round 1, leader: 1 call, " in out
     assert "  Team A (a), round 2, evaluator: 3 calls, " in out
-    assert "89 % of the run's budget are used: 8 of 9 calls" in err
+    assert "89 % of the run's budget is used: 8 of 9 calls" in err
 
     code, shown, _ = _run(capsys, "show", "-w", place)
     assert code == 0

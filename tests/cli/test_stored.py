@@ -253,6 +253,14 @@ def test_in_a_terminal_tables_are_drawn_and_fit_80_columns(workspace: Path) -> N
     assert "\x1b" not in _in_terminal(["board", "last"], workspace, NO_COLOR="1", TERM="dumb")
 
 
+def test_in_a_narrow_terminal_neither_ids_nor_numbers_are_cut(workspace: Path, played: Played) -> None:
+    told = _in_terminal(["history"], workspace, COLUMNS="40")
+    for execution_id in played[1]:
+        assert f"Id       {execution_id[:8]}\n" in told
+    assert "Best     90.91\n" in told
+    assert "…" not in told
+
+
 def _in_terminal(arguments: list[str], workspace: Path, **variables: str) -> str:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb", **variables}

@@ -75,7 +75,7 @@ async def test_a_team_stops_before_the_round_that_its_run_cannot_pay_for(tmp_pat
     assert "8 of 10 calls are used" in judged.judgment.reasoning
     assert server.bill.total.requests == 8
     [low] = played.told("BudgetLow")
-    assert low.words == "80 % of the run's budget are used: 8 of 10 calls"
+    assert low.words == "80 % of the run's budget is used: 8 of 10 calls"
 
 
 async def test_a_budget_of_money_is_kept_by_all_teams_together_and_everyone_has_a_result(
@@ -261,6 +261,6 @@ async def test_an_evaluator_that_is_asked_alone_keeps_the_budget_of_its_orchestr
     run = manager.load_run_settings(tmp_path / "configs/orchestrator.toml")
     around = Surroundings(run.workspace, run.prompt_builder, run.providers, run.orchestrator)
     request = EvaluationRequest(user_query="Why?", submission="alpha, worth 70")
-    with pytest.raises(BudgetExhaustedError, match="1 of 1 calls are used"):
+    with pytest.raises(BudgetExhaustedError, match="1 of 1 call is used"):
         await evaluate_submission(run.evaluator, request, around)
     assert server.bill.total.requests == 1

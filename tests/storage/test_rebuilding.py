@@ -117,6 +117,8 @@ async def test_a_broken_file_is_kept_under_another_name_and_what_it_still_tells_
     [kept] = list(tmp_path.glob("mixseek.db.damaged-*"))  # noqa: ASYNC240
     assert kept.read_bytes()[4096:] == whole[4096:]
     assert f"the broken file is kept as {kept.name}" in caplog.text
+    assert "why it was made anew: it was not a DuckDB database file" in caplog.text
+    assert "move it away" not in caplog.text
     assert "leader_board" in caplog.text
 
 

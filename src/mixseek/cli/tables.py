@@ -34,6 +34,9 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
     """A table on standard output; numbers come as texts."""
     cells = [[_harmless(cell) for cell in row] for row in rows]
     widths = _widths(columns, cells)
+    if sys.stdout.isatty() and _taken(widths) > terminal_width():
+        _stack(columns, cells)
+        return
     fitted = [[fit(cell, width).rstrip() for cell, width in zip(row, widths, strict=True)] for row in cells]
     if sys.stdout.isatty():
         _draw(columns, fitted)
@@ -55,13 +58,27 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
         max(cell_len(cell) for cell in (column.title, *cells)) for column, *cells in zip(columns, *rows, strict=True)
     ]
     elastic = [at for at, column in enumerate(columns) if column.elastic]
-    # Two blanks between columns; rich has one more at each end.
-    excess = sum(widths) + 2 * len(columns) - terminal_width()
+    excess = _taken(widths) - terminal_width()
     for at in sorted(elastic, key=lambda at: -widths[at]):
         cut = min(max(excess, 0), max(0, widths[at] - _LEAST_ELASTIC))
         widths[at] -= cut
         excess -= cut
     return widths
+
+
+def _taken(widths: Sequence[int]) -> int:
+    """How wide a table is: two blanks between columns; rich has one more at each end."""
+    return sum(widths) + 2 * len(widths)
+
+
+def _stack(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """A line for each cell, where a line for each row would cut ids and numbers."""
+    width = max(cell_len(column.title) for column in columns)
+    for number, row in enumerate(rows):
+        if number:
+            print_line()
+        for column, cell in zip(columns, row, strict=True):
+            print_line(f"{fit(column.title, width)}  {cell}")
 
 
 def _draw(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -115,7 +115,8 @@ def _saved(one: "WhatIf") -> str:
     if not saved.rounds and not saved.requests:
         held = f", since no team may stop so before round {one.held_until_round} (min_rounds)"
         return f"nothing would have been saved{held if one.held_until_round else ''}"
-    cost = cost_words(saved.cost_usd)
     rounds = f"{saved.rounds} round{'s' * (saved.rounds != 1)}"
     calls = f"{saved.requests} call{'s' * (saved.requests != 1)}"
-    return f"{rounds}, {calls}, {tokens(saved.input_tokens + saved.output_tokens)} tokens, {cost} saved"
+    spared = f"{rounds}, {calls}, {tokens(saved.input_tokens + saved.output_tokens)} tokens"
+    cost = cost_words(saved.cost_usd)
+    return f"{spared} saved, {cost}" if saved.cost_usd is None else f"{spared}, {cost} saved"

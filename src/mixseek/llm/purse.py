@@ -379,8 +379,9 @@ class Purse:
         used, allowed = self.used.of(limit), getattr(self.limits, limit)
         more = max(0.0, needed.of(limit) - used)
         unit = {"max_cost_usd": "USD", "max_tokens": "tokens", "max_requests": "calls"}[limit]
+        are_used = f"{unit.removesuffix('s')} is used" if allowed == 1 else f"{unit} are used"
         return (
-            f"{self._owner} cannot pay for {what}: {_number(used)} of {_number(allowed)} {unit} are used, "
+            f"{self._owner} cannot pay for {what}: {_number(used)} of {_number(allowed)} {are_used}, "
             f"and up to {_number(more)} would be needed ({self._key(limit)})"
         )
 

@@ -52,7 +52,11 @@ class CannotOpenError(Exception):
 
 
 class DamagedError(CannotOpenError):
-    """The file is no database, or not any more."""
+    """The file is no database, or not any more; ``reason`` says it without what to do."""
+
+    def __init__(self, told: str, reason: str) -> None:
+        super().__init__(told)
+        self.reason = reason
 
 
 class HeldElsewhereError(Exception):
@@ -78,7 +82,7 @@ def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> d
     except DamagedError as error:
         if not _remade(path, migrations):
             raise
-        logger.warning("why it was made anew: %s", error)
+        logger.warning("why it was made anew: %s", error.reason)
     return _open_existing(path, migrations)
 
 
@@ -116,7 +120,7 @@ def open_as_it_is(path: Path) -> duckdb.DuckDBPyConnection:
         connection = _connect(path, read_only=True)
     except duckdb.Error as error:
         if is_damage(error) or "replaying" in str(error):
-            raise DamagedError(_damaged(path, error)) from error
+            raise _damaged(path, error) from error
         raise
     try:
         check_version(connection)
@@ -170,7 +174,8 @@ def _check_kind(path: Path) -> None:
     # Asked here, because DuckDB would load an extension from the network for a file of another database.
     if os.pread(_descriptor(path), len(_MAGIC), _MAGIC_OFFSET) != _MAGIC:
         raise DamagedError(
-            f"{str(path)!r} is not a DuckDB database file; nothing was changed: move it away or name another file"
+            f"{str(path)!r} is not a DuckDB database file; nothing was changed: move it away or name another file",
+            "it was not a DuckDB database file",
         )
 
 
@@ -282,7 +287,7 @@ def _connect_without_damage(path: Path, torn: Path | None) -> duckdb.DuckDBPyCon
         if "replaying" in str(error) and _logs(path):
             return _connect_without_log(path, error)
         if is_damage(error):
-            raise DamagedError(_damaged(path, error)) from error
+            raise _damaged(path, error) from error
         raise
     except BaseException:
         _forget(torn)
@@ -311,7 +316,7 @@ def _connect_without_log(path: Path, error: duckdb.Error) -> duckdb.DuckDBPyConn
     except duckdb.Error as second:
         for log, moved in aside:
             moved.rename(log)
-        raise DamagedError(_damaged(path, second)) from second
+        raise _damaged(path, second) from second
     for log, moved in aside:
         logger.warning(
             "the write-ahead log %s could not be replayed into %s and is set aside as %s; "
@@ -330,10 +335,12 @@ def is_damage(error: duckdb.Error) -> bool:
     return bool(re.search(r"[Cc]orrupt|not a valid DuckDB|Could not read enough bytes|[Ss]erializ", str(error)))
 
 
-def _damaged(path: Path, error: duckdb.Error) -> str:
-    return (
+def _damaged(path: Path, error: duckdb.Error) -> DamagedError:
+    reason = first_line(error)
+    return DamagedError(
         f"{str(path)!r} is damaged and was left as it is: restore a copy, or move it away so that a new one is made "
-        f"({first_line(error)})"
+        f"({reason})",
+        reason,
     )
 
 
