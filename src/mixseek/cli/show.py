@@ -99,7 +99,8 @@ def _only(record: ExecutionRecord, wanted: str) -> ExecutionRecord:
 def _print_head(record: ExecutionRecord) -> None:
     print_line(f"Execution {record.execution_id}")
     usage = record.usage
-    print_line(f"{state(record)}, started {when(record.started_at)}, {duration(record.seconds)}")
+    took = "" if record.seconds is None else f", {duration(record.seconds)}"
+    print_line(f"{state(record)}, started {when(record.started_at)}{took}")
     print_line(
         f"{tokens(usage.requests)} model call{'s' * (usage.requests != 1)}, {tokens(usage.input_tokens)} tokens in,"
         f" {tokens(usage.output_tokens)} out, {cost_words(record.cost_usd)}"

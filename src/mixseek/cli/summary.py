@@ -103,8 +103,8 @@ def _bill_by_round(summary: ExecutionSummary) -> list[str]:
 
 
 def _bill(bill: Sequence[ModelUsage]) -> list[str]:
-    """A line for each model, if there are several."""
-    models = sorted({line.model for line in bill})
+    """A line for each model that answered, if there are several."""
+    models = sorted({line.model for line in bill if line.requests})
     if len(models) < 2:
         return []
     lines = ["Bill"]
