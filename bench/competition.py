@@ -71,6 +71,9 @@ class Case:
     longest_callback: float
     longest_callback_cpu: float
     calls: int
+    file_bytes: int | None = None
+    """How much of what it holds at its end is pages of files, libraries for the most part: a machine counts more of
+    them where they were written a moment ago."""
 
 
 # --- ours -------------------------------------------------------------------------------------------------------------
@@ -234,7 +237,7 @@ async def _measured(play: Callable[[], Awaitable[int]]) -> Case:
         wall, cpu = time.perf_counter(), time.process_time()
         calls = await play()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return Case(wall, cpu, _peak_bytes(), longest.wall, longest.cpu, calls)
+    return Case(wall, cpu, _peak_bytes(), longest.wall, longest.cpu, calls, file_bytes=_told_by_linux("RssFile:"))
 
 
 @dataclass
@@ -271,11 +274,19 @@ def _watched_callbacks() -> Iterator[_Longest]:
 
 def _peak_bytes() -> int:
     """The most memory this program held; ``getrusage`` alone may tell that of the program which started it."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        peak = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(peak.split()[1]) * 1024
+    peak = _told_by_linux("VmHWM:")
+    if peak is not None:
+        return peak
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _told_by_linux(name: str) -> int | None:
+    """A size that Linux tells of this process."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    line = next(line for line in status.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
 
 
 def _child(what: str, address: str, teams: int) -> None:
@@ -382,10 +393,12 @@ def _row(name: str, case: Case, limit_name: str, limit: Timing, aim: str) -> Row
 def _bounds(field: _Field) -> str:
     """What must hold at the largest competition besides its time."""
     memory = max(case.peak_bytes for case in (field.memory, field.stored)) / MEGABYTE
+    files = max(case.file_bytes or 0 for case in (field.memory, field.stored)) / MEGABYTE
     callback = max(case.longest_callback for case in (field.memory, field.stored))
     cpu = max(case.longest_callback_cpu for case in (field.memory, field.stored))
     return (
-        f"  {field.teams} teams: peak memory {memory:.0f} MB, aim <= {MOST_MEGABYTES} MB;"
+        f"  {field.teams} teams: peak memory {memory:.0f} MB ({files:.0f} MB of it pages of files),"
+        f" aim <= {MOST_MEGABYTES} MB;"
         f" longest callback {callback * 1e3:.0f} ms ({cpu * 1e3:.0f} ms of CPU),"
         f" aim <= {LONGEST_CALLBACK_SECONDS * 1e3:.0f} ms"
     )
