@@ -134,11 +134,15 @@ def _estimate_lines(estimate: "Estimate") -> list[str]:
     cost = _cost_between(low.cost_usd, high.cost_usd)
     return [
         "Estimate",
-        f"  {low.calls} to {high.calls} model calls, {low.tokens} to {high.tokens} tokens, {cost}",
+        f"  {_between(low.calls, high.calls)} model calls, {_between(low.tokens, high.tokens)} tokens, {cost}",
         *(f"  {one}" for one in estimate.assumptions),
         *(f"  no price is known for {model}: give it one in [prices]" for model in estimate.unpriced),
         *(f"  budget of {one}" for one in estimate.against_budget),
     ]
+
+
+def _between(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _cost_between(low: float | None, high: float | None) -> str:
