@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -223,6 +223,30 @@ def test_a_log_that_another_is_writing_is_not_called_torn(tmp_path: Path, caplog
     journal_file.open_for_writing(path, 60).close()
     committing.join()
     other.close()
+    assert not list(tmp_path.glob("*.damaged-*"))
+    assert caplog.messages == []
+
+
+CHECKPOINTER = """
+import fcntl, sys, time
+with open(sys.argv[1] + "-shm", "r+b") as shared:
+    fcntl.lockf(shared, fcntl.LOCK_EX, 1, 121)  # what SQLite holds while it copies the log into the file
+    print("locked", flush=True)
+    time.sleep(0.5)
+"""
+
+
+def test_a_log_that_another_is_copying_into_the_file_is_not_called_torn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "journal.db"
+    with closing(journal_file.open_for_writing(path, 60)) as writing:
+        writing.execute("CREATE TABLE own AS SELECT 1 AS one")
+        other = subprocess.Popen([sys.executable, "-c", CHECKPOINTER, str(path)], stdout=subprocess.PIPE, text=True)
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        journal_file.open_for_writing(path, 60).close()
+        other.communicate(timeout=60)
     assert not list(tmp_path.glob("*.damaged-*"))
     assert caplog.messages == []
 

@@ -9,6 +9,7 @@ import logging
 import shutil
 import sqlite3
 import struct
+import time
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,8 @@ _HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 _GENERATIONS = 1 << 16
 """A log that begins anew counts its first salt up by one; frames of earlier logs stand behind the new ones."""
+_COPYING_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 0.005
 
 
 def keep_torn_log(connection: sqlite3.Connection, path: Path) -> None:
@@ -57,8 +60,20 @@ def _is_torn(connection: sqlite3.Connection, log: Path) -> bool:
         return False
     if not _has_header(data):
         return True
-    _, taken, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    return _frames(data) > max(int(taken), 0)
+    taken = _taken(connection)
+    return taken is not None and _frames(data) > taken
+
+
+def _taken(connection: sqlite3.Connection) -> int | None:
+    """How many frames SQLite takes from the log; None where another process copies them for longer than one waits."""
+    deadline = time.monotonic() + _COPYING_SECONDS
+    while True:
+        is_busy, taken, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if not is_busy:
+            return max(int(taken), 0)
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(_LOOK_AGAIN_SECONDS)
 
 
 def _has_header(data: bytes) -> bool:
