@@ -115,8 +115,9 @@ def test_calls_are_listed_narrowed_down_and_added_up(run: Run) -> None:
 def test_a_call_that_was_cut_off_is_told_in_plain_words(run: Run, workspace: Path) -> None:
     failure = '{"error": "CancelledError", "message": "cut off"}'
     change(workspace, f"UPDATE calls SET answer = NULL, failure = '{failure}' WHERE role = 'evaluator'")
-    rows = run("journal", "calls", "--role", "evaluator")[1].splitlines()[1:-1]
+    _, *rows, total = run("journal", "calls", "--role", "evaluator")[1].splitlines()
     assert rows
+    assert f" ({len(rows)} without an answer), " in total
     assert all(" interrupted " in row and "CancelledError" not in row for row in rows)
     [one, *_] = json.loads(run("journal", "calls", "--role", "evaluator", "-f", "json")[1])
     assert one["outcome"] == "CancelledError"

@@ -329,7 +329,10 @@ def _total_line(lines: Sequence[dict[str, Any]]) -> str:
     costs = [line["cost_usd"] for line in lines]
     cost = None if None in costs else sum(costs)
     spent = tokens(sum(line["input_tokens"] + line["output_tokens"] for line in lines))
-    return f"{_counted(len(lines), 'call')}, {spent} tokens, {cost_words(cost)}"
+    # Bills count those that gave an answer.
+    unanswered = sum(line["outcome"] != "answered" for line in lines)
+    without = f" ({unanswered} without an answer)" if unanswered else ""
+    return f"{_counted(len(lines), 'call')}{without}, {spent} tokens, {cost_words(cost)}"
 
 
 def _counted(count: int, noun: str) -> str:
