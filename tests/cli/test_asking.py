@@ -157,6 +157,15 @@ def test_what_is_kept_is_an_execution_with_its_answer_scored_or_not(
         assert capsys.readouterr().out.endswith(f"Best answer: Team A (a), round 1\n\n{one['answer']}\n")
 
 
+def test_a_kept_team_that_failed_is_offered_to_nobody_for_resuming(
+    run: Run, workspace: Path, server: ModelServer
+) -> None:
+    server.fault("400", model="leader-a")
+    assert run("team", "task", "-c", TEAM, "--save-db").code == 2
+    ran = run("resume")
+    assert (ran.code, "is unfinished: mixseek history lists them" in ran.err) == (2, True), ran.err
+
+
 def test_a_member_that_failed_is_told_and_the_team_has_answered(run: Run, workspace: Path, server: ModelServer) -> None:
     server.fault(401, model="member-2")
     ran = run("team", "task", "-c", TEAM)

@@ -24,7 +24,7 @@ from mixseek.cli.tables import Column, print_table, terminal_width
 from mixseek.errors import ConfigurationError
 from mixseek.report.money import cost_words, usd
 from mixseek.report.reading import LAST
-from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
+from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord, has_ended
 from mixseek.report.summing import by_team_role_and_model, by_team_round_and_role, lost_words
 
 __all__ = ["app"]
@@ -107,9 +107,7 @@ def _print_head(record: ExecutionRecord) -> None:
     )
     # Without the journal there is nothing to go on from, and without a file nothing to go on with.
     if record.status != "completed" and not record.is_running and record.config_file is not None:
-        goes_on = (
-            "goes on with it" if record.status in ("interrupted", "unfinished") else "lets the teams go on that failed"
-        )
+        goes_on = "lets the teams go on that failed" if has_ended(record.status) else "goes on with it"
         print_line(f"mixseek resume {record.execution_id} {goes_on}")
     for one in record.attachments:
         print_line(f"attached: {one.name} ({one.media_type}, {tokens(one.size)} bytes)")

@@ -15,7 +15,7 @@ from mixseek.cli.output import rounded, warn
 from mixseek.config.manager import ConfigurationManager
 from mixseek.records import Record
 from mixseek.report.reading import find_execution, load_execution
-from mixseek.report.record import ExecutionLine, ExecutionRecord, Status
+from mixseek.report.record import ExecutionLine, ExecutionRecord, Status, has_ended
 from mixseek.workspace import Workspace
 
 __all__ = [
@@ -75,7 +75,7 @@ def open_place(workspace: Path | None) -> Place:
 
 def tell_if_open(execution_id: str, status: Status) -> None:
     """Warn that what is told goes by a part of an execution."""
-    if status in ("interrupted", "unfinished"):
+    if not has_ended(status):
         warn(f"mixseek: execution {execution_id} is {status}: this goes by the rounds that it has so far")
 
 

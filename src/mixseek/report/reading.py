@@ -85,11 +85,12 @@ async def find_unfinished(workspace: Workspace) -> str:
     lines = await list_executions(workspace)
     if not lines:
         raise NotResumableError(nothing_played(workspace))
-    # In their order otherwise.
+    # The newest that names a file; where none does, whoever asks is told why the newest of the others cannot go on.
     for line in sorted(lines, key=lambda line: line.names_no_file):
         if line.is_open:
             return line.execution_id
-    failed = [line.execution_id for line in lines if line.status in ("partial_failure", "failed")]
+    named = [line for line in lines if not line.names_no_file]
+    failed = [line.execution_id for line in named if line.status in ("partial_failure", "failed")]
     able = await _first_with_bodies(workspace, failed)
     more = (
         f"; teams of {able} failed, mixseek resume {able} lets them go on" if able else ": mixseek history lists them"

@@ -23,10 +23,15 @@ from mixseek.records import (
     seconds_between,
 )
 
-__all__ = ["ExecutionLine", "ExecutionRecord", "MemberCall", "RoundRecord", "Status", "TeamRecord"]
+__all__ = ["ExecutionLine", "ExecutionRecord", "MemberCall", "RoundRecord", "Status", "TeamRecord", "has_ended"]
 
 Status = ExecutionStatus | Literal["interrupted", "unfinished"]
 """``interrupted``: it was stopped; ``unfinished``: nobody told of an end, since the run goes on or was killed."""
+
+
+def has_ended(status: Status) -> bool:
+    """Whether an execution came to its end, well or not."""
+    return status not in ("interrupted", "unfinished")
 
 
 class MemberCall(MemberSubmission):
@@ -154,4 +159,4 @@ class ExecutionLine(Record):
     @property
     def is_open(self) -> bool:
         """Whether it did not come to its end and nobody plays it."""
-        return self.status in ("interrupted", "unfinished") and not self.is_running
+        return not has_ended(self.status) and not self.is_running
