@@ -6,7 +6,7 @@ import logging
 import pytest
 from pydantic import ValidationError
 
-from mixseek.events import Event, EventBus, RoundStarted, TeamStarted
+from mixseek.events import BudgetLow, Event, EventBus, RoundStarted, TeamStarted
 
 
 def an_event() -> RoundStarted:
@@ -29,6 +29,22 @@ def test_what_a_journal_is_given_says_the_same_as_the_payload(team_name: str) ->
 def test_an_event_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         an_event().round_number = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "allowed", "told"),
+    [
+        ("max_tokens", 1_712_345, 2_000_000, "86 % of the run's budget is used: 1,712,345 of 2,000,000 tokens"),
+        ("max_cost_usd", 0.0412, 0.05, "82 % of the run's budget is used: 0.0412 of 0.05 USD"),
+        ("max_cost_usd", 0.00000008, 0.0000001, "80 % of the run's budget is used: 0.00000008 of 0.0000001 USD"),
+        ("max_requests", 1, 1, "100 % of the run's budget is used: 1 of 1 call"),
+        ("max_seconds", 48.26, 60, "80 % of the run's budget is used: 48.3 of 60 seconds"),
+    ],
+)
+def test_how_far_a_budget_is_used_is_told_in_whole_numbers_and_its_unit(
+    limit: str, used: float, allowed: float, told: str
+) -> None:
+    assert BudgetLow(execution_id="e", limit=limit, used=used, allowed=allowed).words == told
 
 
 def test_every_listener_hears_every_event_in_order() -> None:

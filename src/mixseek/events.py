@@ -13,6 +13,7 @@ from typing import ClassVar
 from pydantic import Field, JsonValue, SkipValidation
 from pydantic_core import PydanticSerializationError
 
+from mixseek.amounts import limit_words
 from mixseek.records import (
     AttachmentInfo,
     ExecutionSummary,
@@ -317,11 +318,9 @@ class BudgetLow(Event):
     @property
     def words(self) -> str:
         """How far it is used, for people."""
-        unit = {"max_cost_usd": "USD", "max_tokens": "tokens", "max_requests": "calls"}.get(self.limit, "seconds")
         whose = "the run's budget" if self.team_id is None else "its budget"
-        used = f"{self.used:.6g}" if self.limit == "max_cost_usd" else f"{self.used:.1f}".removesuffix(".0")
-        unit = unit.removesuffix("s") if self.allowed == 1 else unit
-        return f"{100 * self.used / self.allowed:.0f} % of {whose} is used: {used} of {self.allowed:g} {unit}"
+        how_much = limit_words(self.limit, self.allowed, self.used)
+        return f"{100 * self.used / self.allowed:.0f} % of {whose} is used: {how_much}"
 
 
 Listener = Callable[[Event], None]

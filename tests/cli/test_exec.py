@@ -144,7 +144,7 @@ def test_the_board_the_bill_and_the_best_answer_are_printed_and_nothing_in_them_
         f"Leader board\n  1. Team A (a): {entry['score']:.2f} in round 1, no_improvement_expected\n"
     )
     bill = server.bill.total
-    assert f"\n{bill.requests} model calls, {bill.input_tokens} tokens in, {bill.output_tokens} out, " in board
+    assert f"\n{bill.requests} model calls, {bill.input_tokens:,} tokens in, {bill.output_tokens:,} out, " in board
     assert f"a: round 1 finished, score {entry['score']:.2f}\n" in ran.stderr
     assert "a: stops (no_improvement_expected) after round 1: \\x1b]0;owned\\x07" in ran.stderr
     assert not any(code in ran.stdout + ran.stderr for code in STEERING)

@@ -35,6 +35,12 @@ async def test_a_call_that_can_never_be_paid_is_refused_at_once() -> None:
     first.release()
 
 
+async def test_large_amounts_are_told_in_full() -> None:
+    purses = _purses(max_tokens=2_000_000)
+    with pytest.raises(BudgetExhaustedError, match=r"0 of 2,000,000 tokens .* up to 2,345,678 would be needed"):
+        await purses.reserve("a", _tokens(2_345_678))
+
+
 async def test_whoever_waits_is_refused_when_nothing_is_on_its_way_any_more() -> None:
     purses = _purses(max_tokens=100)
     first = await purses.reserve("a", _tokens(80))

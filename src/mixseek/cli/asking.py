@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from mixseek.amounts import spent_words
 from mixseek.cli.live import harmless_prints
 from mixseek.cli.output import EXIT_INTERRUPTED, print_interrupted
 from mixseek.config.manager import ConfigurationManager, locate_workspace
@@ -18,7 +19,6 @@ from mixseek.config.schema import EvaluatorSettings, OrchestratorSettings, Promp
 from mixseek.errors import ConfigurationError, Problem, WorkspaceNotFoundError
 from mixseek.records import MemberSubmission, MetricScore, Usage
 from mixseek.redaction import Redactor
-from mixseek.report.money import cost_words
 from mixseek.workspace import WORKSPACE_VARIABLE, Workspace
 
 if TYPE_CHECKING:
@@ -109,9 +109,7 @@ def wait_for(work: Coroutine[Any, Any, T], redactor: Redactor, told: str = _NO_A
 
 def bill_words(usage: Usage, cost_usd: float | None, seconds: float) -> str:
     """What an answer took, in one line."""
-    calls = f"{usage.requests} model call{'s' * (usage.requests != 1)}"
-    tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    return f"{calls}, {tokens}, {cost_words(cost_usd)}, {seconds:.1f} s"
+    return f"{spent_words(usage, cost_usd)}, {seconds:.1f} s"
 
 
 def with_bill_last(told: dict[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mixseek.amounts import cost_words
 from mixseek.cli.asking import judges_of
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager
-from mixseek.report.money import cost_words
 
 if TYPE_CHECKING:
     from mixseek.attacks import Attack

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from mixseek.amounts import number, usd
 from mixseek.cli.completion import complete_execution
 from mixseek.cli.output import Format, WorkspaceOption, print_document, print_json, print_line, use_format
-from mixseek.cli.stored import Place, as_json, open_place, score_text, short_ids, tokens
+from mixseek.cli.stored import Place, as_json, open_place, score_text, short_ids
 from mixseek.cli.tables import Column, print_table
 from mixseek.report.boards import Result, best_of_all, board_of
-from mixseek.report.money import usd
 from mixseek.report.record import ExecutionRecord
 from mixseek.report.tabular import csv_text
 
@@ -113,7 +113,7 @@ def _cells(one: Result) -> list[str]:
         score_text(one.score),
         "-" if one.round_number is None else str(one.round_number),
         "-" if one.rounds is None else str(one.rounds),
-        tokens((one.input_tokens or 0) + (one.output_tokens or 0)) if known else "-",
+        number((one.input_tokens or 0) + (one.output_tokens or 0)) if known else "-",
         usd(one.cost_usd),
         _ended(one),
     ]

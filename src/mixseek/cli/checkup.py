@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import mixseek
+from mixseek.amounts import counted
 from mixseek.cli.extras import EXTRAS, has_extra
 from mixseek.clock import timezone_from_environment
 from mixseek.config.manager import ConfigurationManager, Report
@@ -137,7 +138,7 @@ def _files(reports: list[Report]) -> Iterator[Finding]:
         yield Finding("workspace", "fail", str(problem), "mend the file; mixseek config validate checks it")
     if not problems:
         count = len(reports)
-        yield Finding("workspace", "ok", f"{count} file{'s' * (count != 1)} in configs/, all valid")
+        yield Finding("workspace", "ok", f"{counted(count, 'file')} in configs/, all valid")
 
 
 def _database(health: FileHealth, workspace: Workspace, executions: int) -> Iterator[Finding]:
@@ -146,7 +147,7 @@ def _database(health: FileHealth, workspace: Workspace, executions: int) -> Iter
         case "absent":
             yield Finding("workspace", "ok", f"no {name} yet: the first execution makes it")
         case "good":
-            yield Finding("workspace", "ok", f"{name} opens, {executions} execution{'s' * (executions != 1)}")
+            yield Finding("workspace", "ok", f"{name} opens, {counted(executions, 'execution')}")
         case "old":
             remedy = "the next execution brings it up to date and keeps a copy"
             yield Finding("workspace", "warn", f"{name} is of an older MixSeek ({health.words})", remedy)

@@ -12,6 +12,7 @@ from typing import Literal
 from rich.cells import cell_len
 from rich.text import Text
 
+from mixseek.amounts import cost_words, usd
 from mixseek.cli.chart import arrow, bounds_of, fit, number, sparkline
 from mixseek.cli.output import clean
 from mixseek.events import (
@@ -30,7 +31,6 @@ from mixseek.events import (
     TeamFinished,
     TeamStarted,
 )
-from mixseek.report.money import cost_words, usd
 
 __all__ = ["Display"]
 

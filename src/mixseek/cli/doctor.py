@@ -7,6 +7,7 @@ from itertools import groupby
 
 import typer
 
+from mixseek.amounts import counted
 from mixseek.cli.checkup import Finding, look_around
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
 from mixseek.redaction import Redactor
@@ -49,4 +50,4 @@ def _lines(findings: Sequence[Finding]) -> list[str]:
             lines.append(f"  {finding.state:<4}  {finding.message}")
             lines += [f"        {finding.remedy}"] if finding.remedy else []
     counts = {state: sum(finding.state == state for finding in findings) for state in ("fail", "warn")}
-    return [*lines, "", f"{counts['fail']} failed, {counts['warn']} warning{'s' * (counts['warn'] != 1)}"]
+    return [*lines, "", f"{counts['fail']} failed, {counted(counts['warn'], 'warning')}"]

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from mixseek.amounts import usd
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
 from mixseek.cli.stored import as_json, duration, open_place, score_text, short_ids, state, when
 from mixseek.cli.tables import Column, print_table
-from mixseek.report.money import usd
 from mixseek.report.reading import list_executions
 from mixseek.report.record import ExecutionLine
 

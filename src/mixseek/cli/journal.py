@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mixseek.amounts import cost_words, counted, number, usd
 from mixseek.cli.completion import complete_execution
 from mixseek.cli.output import (
     Format,
@@ -22,10 +23,9 @@ from mixseek.cli.output import (
     use_format,
     warn,
 )
-from mixseek.cli.stored import IdArgument, Place, duration, open_place, tokens
+from mixseek.cli.stored import IdArgument, Place, duration, open_place
 from mixseek.cli.tables import Column, print_table
 from mixseek.errors import ConfigurationError
-from mixseek.report.money import cost_words, usd
 from mixseek.report.reading import LAST, nothing_played
 from mixseek.report.tabular import csv_text
 from mixseek.storage.beginning import read_beginning
@@ -318,8 +318,8 @@ def _cells(line: dict[str, Any]) -> list[str]:
         line["model"],
         _OUTCOMES.get(line["outcome"], line["outcome"]),
         str(line["attempts"]),
-        tokens(line["input_tokens"]),
-        tokens(line["output_tokens"]),
+        number(line["input_tokens"]),
+        number(line["output_tokens"]),
         usd(line["cost_usd"]),
         duration(line["seconds"]),
     ]
@@ -328,15 +328,11 @@ def _cells(line: dict[str, Any]) -> list[str]:
 def _total_line(lines: Sequence[dict[str, Any]]) -> str:
     costs = [line["cost_usd"] for line in lines]
     cost = None if None in costs else sum(costs)
-    spent = tokens(sum(line["input_tokens"] + line["output_tokens"] for line in lines))
+    spent = number(sum(line["input_tokens"] + line["output_tokens"] for line in lines))
     # Bills count those that gave an answer.
     unanswered = sum(line["outcome"] != "answered" for line in lines)
     without = f" ({unanswered} without an answer)" if unanswered else ""
-    return f"{_counted(len(lines), 'call')}{without}, {spent} tokens, {cost_words(cost)}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return f"{counted(len(lines), 'call')}{without}, {spent} tokens, {cost_words(cost)}"
 
 
 # --- verify -----------------------------------------------------------------------------------------------------------
@@ -374,11 +370,11 @@ async def _verified(place: Place) -> JournalCheck:
 
 def _check_lines(check: JournalCheck) -> list[str]:
     counts = ((check.executions, "execution"), (check.calls, "call"), (check.events, "event"))
-    looked = ", ".join(_counted(*each) for each in counts)
+    looked = ", ".join(counted(*each) for each in counts)
     if not check.faults:
         return [
             f"the journal is whole: {looked}" if check.events else "the journal is empty: nothing was kept in it yet"
         ]
     more = len(check.faults) - _MOST_FAULTS
     rest = [f"and {more} more; -f json tells all"] if more > 0 else []
-    return [*check.faults[:_MOST_FAULTS], *rest, f"{_counted(len(check.faults), 'fault')} in {looked}"]
+    return [*check.faults[:_MOST_FAULTS], *rest, f"{counted(len(check.faults), 'fault')} in {looked}"]

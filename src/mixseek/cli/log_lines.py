@@ -11,6 +11,7 @@ import re
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
+from mixseek.amounts import counted, tokens_words
 from mixseek.cli.output import clean
 from mixseek.events import (
     BudgetLow,
@@ -157,7 +158,7 @@ def _words(event: Event) -> str | None:  # noqa: C901  # a table, one line for e
     match event:
         case RunStarted():
             begun = "is resumed" if isinstance(event, RunResumed) else "begins"
-            teams = f"{len(event.team_names)} teams, at most {event.max_rounds} rounds"
+            teams = f"{counted(len(event.team_names), 'team')}, at most {counted(event.max_rounds, 'round')}"
             return f"execution {event.execution_id} {begun}: {teams}"
         case TeamStarted():
             return f"started, attempt {event.attempt}"
@@ -192,14 +193,14 @@ def _words(event: Event) -> str | None:  # noqa: C901  # a table, one line for e
         case TeamFinished(best=best):
             return f"finished, {_score(best.score)} in round {best.round_number}, {best.exit_reason}"
         case RunFinished(summary=summary):
-            told = f"{summary.completed_teams} of {summary.total_teams} teams finished"
+            told = f"{summary.completed_teams} of {counted(summary.total_teams, 'team')} finished"
             return f"execution {event.execution_id}: {told} in {summary.total_execution_time_seconds:.1f} s"
     return None
 
 
 def _words_of_call(event: ModelCalled) -> str:
     outcome = "answered" if event.error is None else "failed"
-    spent = f"{event.input_tokens} tokens in, {event.output_tokens} out, {event.attempts} attempts"
+    spent = f"{tokens_words(event)}, {counted(event.attempts, 'attempt')}"
     return f"{event.model} {outcome} for {event.agent_name} after {event.seconds:.1f} s, {spent}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mixseek.amounts import cost_words, tokens_words
 from mixseek.cli.completion import complete_embedded, complete_model
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager, redactor_of
@@ -19,7 +20,6 @@ from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
 from mixseek.keys import keyring_fault
 from mixseek.providers import check_model, missing_package, split_model_id, where_key_is
 from mixseek.redaction import Redactor
-from mixseek.report.money import cost_words
 from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -290,8 +290,8 @@ def _print_trials(trials: "Sequence[Trial]", output: Format, redactor: Redactor)
 def _trial_line(trial: "Trial") -> str:
     if trial.error is not None:
         return f"{trial.model}: failed: {trial.error}"
-    tokens = f"{trial.usage.input_tokens} tokens in, {trial.usage.output_tokens} out"
-    return f"{trial.model}: answered in {trial.seconds:.1f} s, {tokens}, {cost_words(trial.cost_usd)}"
+    spent = f"{tokens_words(trial.usage)}, {cost_words(trial.cost_usd)}"
+    return f"{trial.model}: answered in {trial.seconds:.1f} s, {spent}"
 
 
 def _trial_as_json(trial: "Trial") -> dict[str, Any]:

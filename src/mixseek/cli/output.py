@@ -16,6 +16,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from mixseek.amounts import counted
 from mixseek.errors import ConfigurationError, MixSeekError, OutputError, Problem
 from mixseek.hidden import hidden_places
 
@@ -269,7 +270,7 @@ def _lines(error: MixSeekError) -> list[str]:
 def _line(problem: Problem, others: int) -> str:
     if not others:
         return str(problem)
-    return f"{problem} (here and in {others} other place{'s' * (others != 1)})"
+    return f"{problem} (here and in {counted(others, 'other place')})"
 
 
 def error_as_json(error: MixSeekError, redact: Callable[[str], str] = str) -> dict[str, Any]:

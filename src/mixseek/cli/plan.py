@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mixseek.amounts import cost_words, counted, number, usd
 from mixseek.config.checks import type_of_metric
 from mixseek.config.manager import RunSettings
 from mixseek.config.schema import EvaluatorSettings, TeamSettings
 from mixseek.embedded import FETCHABLE, PREFIX, is_fetched
 from mixseek.metrics import CODE_METRICS
-from mixseek.report.money import usd
 
 if TYPE_CHECKING:
     from mixseek.orchestrator.estimate import Estimate
@@ -63,7 +63,7 @@ class Plan:
 
     def lines(self) -> list[str]:
         """The plan for people."""
-        lines = [f"{_counted(len(self.teams), 'team')}, {self._rounds()} each, "]
+        lines = [f"{counted(len(self.teams), 'team')}, {self._rounds()} each, "]
         lines[0] += f"{self.timeout_per_team_seconds} s for all rounds of a team"
         for team in self.teams:
             lines += [f"{team.team_name} ({team.team_id})", f"  {team.leader}"]
@@ -72,7 +72,7 @@ class Plan:
         lines += [f"Judgment: {'by rules alone' if self.judgment == 'none' else self.judgment}"]
         return [
             *lines,
-            f"{_counted(self.calls, 'model call')}, if every round is played, "
+            f"{counted(self.calls, 'model call')}, if every round is played, "
             "each member is asked once a round and uses no tool",
             f"More, if members are asked again, their models go on after a tool{self._own_metrics()}, "
             "or calls are tried again",
@@ -82,7 +82,7 @@ class Plan:
 
     def _rounds(self) -> str:
         if self.min_rounds == self.max_rounds:
-            return _counted(self.max_rounds, "round")
+            return counted(self.max_rounds, "round")
         return f"{self.min_rounds} (min_rounds) to {self.max_rounds} rounds"
 
     def _own_metrics(self) -> str:
@@ -101,10 +101,6 @@ class Plan:
         ]
         plan = {**vars(self), "teams": teams, "metrics": [metric.as_json() for metric in self.metrics]}
         return {"dry_run": True, **plan, "estimate": self.estimate.as_json()}
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def plan_of(settings: RunSettings, environ: Mapping[str, str], task_bytes: int | None = None) -> Plan:
@@ -142,13 +138,15 @@ def _estimate_lines(estimate: "Estimate") -> list[str]:
 
 
 def _between(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low} to {high}"
+    return number(low) if low == high else f"{number(low)} to {number(high)}"
 
 
 def _cost_between(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return "cost not known"
-    return f"{usd(low)} to {usd(high)} USD" if high else "no cost"
+    if not high:
+        return "no cost"
+    return cost_words(high) if usd(low) == usd(high) else f"{usd(low)} to {usd(high)} USD"
 
 
 def _fetches(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from mixseek.amounts import counted
 from mixseek.events import (
     BudgetLow,
     Event,
@@ -75,8 +76,8 @@ def words_of(event: Event) -> str | None:  # noqa: C901  # a table, one line for
             return f"execution {event.execution_id} goes on: {_task(event)}; finished so far: {_done(event)}"
         case RunStarted():
             count = len(event.team_names)
-            teams = f"{count} team{'s' * (count != 1)}"
-            rounds = f"{event.max_rounds} round{'s' * (event.max_rounds != 1)}"
+            teams = counted(count, "team")
+            rounds = counted(event.max_rounds, "round")
             return f"execution {event.execution_id}: {teams}, at most {rounds}"
         case TeamStarted():
             return f"started ({event.team_name})" if event.attempt == 1 else f"tries again, attempt {event.attempt}"
@@ -107,7 +108,7 @@ def _task(event: RunStarted) -> str:
 
 def _done(event: RunResumed) -> str:
     teams, rounds = len(event.team_names), sum(map(len, event.scores.values()))
-    return f"{len(event.finished)} of {teams} team{'s' * (teams != 1)}, {rounds} round{'s' * (rounds != 1)}"
+    return f"{len(event.finished)} of {counted(teams, 'team')}, {counted(rounds, 'round')}"
 
 
 def _words_of_member(event: MemberFinished | ToolFinished) -> str | None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mixseek.amounts import counted
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
 from mixseek.cli.stored import as_json, open_place, short_ids, when
 from mixseek.cli.tables import Column, print_table
@@ -105,7 +106,7 @@ def _print(pruned: Pruned) -> None:
     ids = short_ids([one.execution_id for one in pruned.executions])
     rows = [[ids[one.execution_id], when(one.ended_at), str(one.calls), _bytes(one.size)] for one in pruned.executions]
     print_table(_COLUMNS, rows)
-    count = f"{len(pruned.executions)} execution{'s' * (len(pruned.executions) != 1)}"
+    count = counted(len(pruned.executions), "execution")
     if pruned.dry_run:
         print_line(f"{count} would be pruned, {_bytes(pruned.freed_bytes)} of bodies dropped; nothing was changed")
     else:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import typer
 
+from mixseek.amounts import counted, number
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
 from mixseek.cli.stored import Place, open_place
 from mixseek.errors import ConfigurationError
@@ -35,12 +36,11 @@ def rebuild(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = Non
     if output is Format.JSON:
         print_json({**asdict(rebuilt), "executions": list(rebuilt.executions)})
         return
-    count = len(rebuilt.executions)
-    print_line(
-        f"{count} execution{'s' * (count != 1)} in the journal: {rebuilt.added} rows added, {rebuilt.changed} changed"
-    )
+    made = f"{counted(rebuilt.added, 'row')} added, {number(rebuilt.changed)} changed"
+    print_line(f"{counted(len(rebuilt.executions), 'execution')} in the journal: {made}")
     if rebuilt.others:
-        print_line(f"{rebuilt.others} other executions in mixseek.db stay as they are")
+        stay = "stays as it is" if rebuilt.others == 1 else "stay as they are"
+        print_line(f"{counted(rebuilt.others, 'other execution')} in mixseek.db {stay}")
 
 
 async def _rebuilt(place: Place) -> Rebuilt:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mixseek.amounts import counted
 from mixseek.cli.asking import bill_words, judges_of, score_words, wait_for
 from mixseek.cli.inputs import ReferenceOption, find_config, reference_text
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
@@ -153,8 +154,8 @@ def _winner(rejudged: "Rejudgment") -> str:
     old, new = (names.get(each or "", "nobody") for each in (rejudged.old_winner, rejudged.new_winner))
     moved = sum(bool(team.moved) for team in rejudged.teams)
     if rejudged.old_winner == rejudged.new_winner:
-        return f"{new} wins as before; {moved} of {len(rejudged.teams)} teams moved"
-    return f"{new} wins, no longer {old}; {moved} of {len(rejudged.teams)} teams moved"
+        return f"{new} wins as before; {moved} of {counted(len(rejudged.teams), 'team')} moved"
+    return f"{new} wins, no longer {old}; {moved} of {counted(len(rejudged.teams), 'team')} moved"
 
 
 def _failures(rejudged: "Rejudgment") -> Iterator[str]:
@@ -166,4 +167,4 @@ def _failures(rejudged: "Rejudgment") -> Iterator[str]:
 
 
 def _reused(calls: int) -> str:
-    return f"; {calls} answer{'s' * (calls != 1)} from the journal" if calls else ""
+    return f"; {counted(calls, 'answer')} from the journal" if calls else ""

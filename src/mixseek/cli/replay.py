@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mixseek.amounts import counted
 from mixseek.cli.asking import wait_for
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.cli.stored import IdArgument, as_json, open_place, score_text
@@ -86,7 +87,7 @@ def _print(told: "Replay") -> None:
     for line in (*told.differences, *(f"not in the journal: {call}" for call in told.missing_calls)):
         print_line(line)
     outcome = "equal to the record" if told.equal else "not what was recorded"
-    calls = f"{told.calls} call{'s' * (told.calls != 1)}"
+    calls = counted(told.calls, "call")
     print_line(f"{outcome}: {calls} answered from the journal, nobody was asked, {told.seconds:.1f} s")
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len, set_cell_size
 
+from mixseek.amounts import counted, number, spent_words, usd
 from mixseek.cli.board import print_board
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import (
@@ -19,10 +20,9 @@ from mixseek.cli.output import (
     use_format,
     writes_all,
 )
-from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, state, tokens, when
+from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, state, when
 from mixseek.cli.tables import Column, print_table, terminal_width
 from mixseek.errors import ConfigurationError
-from mixseek.report.money import cost_words, usd
 from mixseek.report.reading import LAST
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord, has_ended
 from mixseek.report.summing import by_team_role_and_model, by_team_round_and_role, lost_words
@@ -98,19 +98,15 @@ def _only(record: ExecutionRecord, wanted: str) -> ExecutionRecord:
 
 def _print_head(record: ExecutionRecord) -> None:
     print_line(f"Execution {record.execution_id}")
-    usage = record.usage
     took = "" if record.seconds is None else f", {duration(record.seconds)}"
     print_line(f"{state(record)}, started {when(record.started_at)}{took}")
-    print_line(
-        f"{tokens(usage.requests)} model call{'s' * (usage.requests != 1)}, {tokens(usage.input_tokens)} tokens in,"
-        f" {tokens(usage.output_tokens)} out, {cost_words(record.cost_usd)}"
-    )
+    print_line(spent_words(record.usage, record.cost_usd))
     # Without the journal there is nothing to go on from, and without a file nothing to go on with.
     if record.status != "completed" and not record.is_running and record.config_file is not None:
         goes_on = "lets the teams go on that failed" if has_ended(record.status) else "goes on with it"
         print_line(f"mixseek resume {record.execution_id} {goes_on}")
     for one in record.attachments:
-        print_line(f"attached: {one.name} ({one.media_type}, {tokens(one.size)} bytes)")
+        print_line(f"attached: {one.name} ({one.media_type}, {counted(one.size, 'byte')})")
     print_line()
     print_line("Task")
     _print_indented(record.user_prompt)
@@ -197,9 +193,9 @@ def _print_bill(record: ExecutionRecord) -> None:
         [
             names.get(line.team_id, line.team_id),
             *([str(line.round_number), line.role] if by_round else [line.role, line.model]),
-            tokens(line.requests),
-            tokens(line.input_tokens),
-            tokens(line.output_tokens),
+            number(line.requests),
+            number(line.input_tokens),
+            number(line.output_tokens),
             usd(line.cost_usd),
         ]
         for line in lines

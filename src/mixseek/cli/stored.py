@@ -28,7 +28,6 @@ __all__ = [
     "short_ids",
     "state",
     "tell_if_open",
-    "tokens",
     "when",
 ]
 
@@ -119,11 +118,6 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
-
-
-def tokens(count: int) -> str:
-    """A number with a mark after each three digits."""
-    return f"{count:,}"
 
 
 def when(moment: datetime | None, *, short: bool = False) -> str:

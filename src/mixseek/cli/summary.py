@@ -4,14 +4,14 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
+from mixseek.amounts import spent_words
 from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, print_json, print_line, print_text, rounded, warn, writes_all
 from mixseek.cli.progress import OVER_ALL_PROCESSES
 from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
 from mixseek.redaction import Redactor
-from mixseek.report.money import cost_words
-from mixseek.report.summing import by_team_round_and_role, lost_words
+from mixseek.report.summing import by_model, by_team_round_and_role, lost_words
 
 __all__ = ["print_summary", "tell_of_interruption"]
 
@@ -97,29 +97,17 @@ def _bill_by_round(summary: ExecutionSummary) -> list[str]:
     names |= {one.team_id: one.team_name for one in summary.failed_teams_info}
     return ["Bill by team, round and role"] + [
         f"  {_named(names.get(line.team_id, line.team_id), line.team_id)}, round {line.round_number}, {line.role}: "
-        f"{_calls(line.requests)}, {line.input_tokens} tokens in, {line.output_tokens} out, {cost_words(line.cost_usd)}"
+        f"{spent_words(line, line.cost_usd, 'call')}"
         for line in by_team_round_and_role(summary.bill)
     ]
 
 
 def _bill(bill: Sequence[ModelUsage]) -> list[str]:
     """A line for each model that answered, if there are several."""
-    models = sorted({line.model for line in bill if line.requests})
-    if len(models) < 2:
+    lines = [line for line in by_model(bill) if line.requests]
+    if len(lines) < 2:
         return []
-    lines = ["Bill"]
-    for model in models:
-        of_it = [line for line in bill if line.model == model]
-        calls = sum(line.requests for line in of_it)
-        tokens = sum(line.input_tokens for line in of_it), sum(line.output_tokens for line in of_it)
-        costs = [line.cost_usd for line in of_it]
-        cost = None if None in costs else sum(cost for cost in costs if cost is not None)
-        lines.append(f"  {model}: {_calls(calls)}, {tokens[0]} tokens in, {tokens[1]} out, {cost_words(cost)}")
-    return lines
-
-
-def _calls(count: int) -> str:
-    return f"{count} call{'s' * (count != 1)}"
+    return ["Bill", *(f"  {line.model}: {spent_words(line, line.cost_usd, 'call')}" for line in lines)]
 
 
 def _named(team_name: str, team_id: str) -> str:

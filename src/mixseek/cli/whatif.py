@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mixseek.amounts import cost_words, counted, number, usd
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
-from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, tell_if_open, tokens
+from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, tell_if_open
 from mixseek.cli.tables import Column, print_table
-from mixseek.report.money import cost_words, usd
 
 if TYPE_CHECKING:
     from mixseek.hindsight.whatif import Consumed, TeamOutcome, WhatIf, WhatIfReport
@@ -104,7 +104,7 @@ def _took(kept: "Consumed") -> list[str]:
     return [
         str(kept.rounds),
         str(kept.requests),
-        tokens(kept.input_tokens + kept.output_tokens),
+        number(kept.input_tokens + kept.output_tokens),
         usd(kept.cost_usd),
         duration(kept.seconds),
     ]
@@ -115,8 +115,7 @@ def _saved(one: "WhatIf") -> str:
     if not saved.rounds and not saved.requests:
         held = f", since no team may stop so before round {one.held_until_round} (min_rounds)"
         return f"nothing would have been saved{held if one.held_until_round else ''}"
-    rounds = f"{saved.rounds} round{'s' * (saved.rounds != 1)}"
-    calls = f"{saved.requests} call{'s' * (saved.requests != 1)}"
-    spared = f"{rounds}, {calls}, {tokens(saved.input_tokens + saved.output_tokens)} tokens"
+    tokens = saved.input_tokens + saved.output_tokens
+    spared = f"{counted(saved.rounds, 'round')}, {counted(saved.requests, 'call')}, {counted(tokens, 'token')}"
     cost = cost_words(saved.cost_usd)
     return f"{spared} saved, {cost}" if saved.cost_usd is None else f"{spared}, {cost} saved"

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from mixseek.amounts import amount_words, limit_words
 from mixseek.config.schema import BudgetSettings
 from mixseek.errors import BudgetExhaustedError
 from mixseek.llm.patience import time_limits_stand_still
@@ -378,11 +379,10 @@ class Purse:
             return f"{self._owner} cannot pay for {what}"
         used, allowed = self.used.of(limit), getattr(self.limits, limit)
         more = max(0.0, needed.of(limit) - used)
-        unit = {"max_cost_usd": "USD", "max_tokens": "tokens", "max_requests": "calls"}[limit]
-        are_used = f"{unit.removesuffix('s')} is used" if allowed == 1 else f"{unit} are used"
+        are = "is" if allowed == 1 else "are"
         return (
-            f"{self._owner} cannot pay for {what}: {_number(used)} of {_number(allowed)} {are_used}, "
-            f"and up to {_number(more)} would be needed ({self._key(limit)})"
+            f"{self._owner} cannot pay for {what}: {limit_words(limit, allowed, used)} {are} used, "
+            f"and up to {amount_words(limit, more)} would be needed ({self._key(limit)})"
         )
 
     def _key(self, limit: Limit) -> str:
@@ -556,8 +556,3 @@ def spent_by_round(calls: Iterable[CallSpend]) -> dict[tuple[str, int], Spend]:
 
 def _sum(spends: Iterable[Spend]) -> Spend:
     return sum(spends, start=NOTHING)
-
-
-def _number(value: float) -> str:
-    """A number for people: whole ones as they are, small sums of money with the digits that tell."""
-    return f"{value:g}" if value == int(value) or value >= 1 else f"{value:.2g}"

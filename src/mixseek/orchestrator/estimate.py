@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mixseek.amounts import counted, limit_words
 from mixseek.config.checks import type_of_metric
 from mixseek.config.manager import RunSettings
 from mixseek.config.schema import BudgetSettings, EvaluatorSettings, TeamSettings
@@ -52,7 +53,7 @@ class Course:
         asked = "once a round" if self.asks == 1 else f"{self.asks} times a round"
         tools = "uses no tool" if not self.tools else f"uses {self.tools} tools each time"
         return (
-            f"{rounds}, each member is asked {asked} and {tools}, answers have {self.answer_tokens} tokens, "
+            f"{rounds}, each member is asked {asked} and {tools}, answers have {self.answer_tokens:,} tokens, "
             "fewer where max_tokens is less"
         )
 
@@ -111,7 +112,8 @@ class Estimate:
 def estimate(settings: RunSettings, task_bytes: int | None, prices: PriceList) -> Estimate:
     """What a run by these settings may take for a task of so many bytes, what comes with it included."""
     low, high = (_run(settings, task_bytes, course, prices) for course in (_LOW, _HIGH))
-    known = f"the task has {task_bytes} bytes" if task_bytes is not None else f"a task of {_UNKNOWN_TASK_BYTES} bytes"
+    size = counted(_UNKNOWN_TASK_BYTES if task_bytes is None else task_bytes, "byte")
+    known = f"a task of {size}" if task_bytes is None else f"the task has {size}"
     return Estimate(
         low,
         high,
@@ -225,12 +227,12 @@ def _models(settings: RunSettings) -> Iterator[str]:
 def _against(budget: BudgetSettings | None, low: Taken, high: Taken) -> Iterable[str]:
     if budget is None:
         return
-    for limit, unit in (("max_cost_usd", "USD"), ("max_tokens", "tokens"), ("max_requests", "calls")):
+    for limit in ("max_cost_usd", "max_tokens", "max_requests"):
         allowed = getattr(budget, limit)
         if allowed is not None:
-            yield f"{allowed:g} {unit}: {_stands(low.of(limit), high.of(limit), allowed)}"
+            yield f"{limit_words(limit, allowed)}: {_stands(low.of(limit), high.of(limit), allowed)}"
     if budget.max_seconds is not None:
-        yield f"{budget.max_seconds:g} seconds: how long models take is not estimated"
+        yield f"{limit_words('max_seconds', budget.max_seconds)}: how long models take is not estimated"
 
 
 def _stands(low: float | None, high: float | None, allowed: float) -> str:

@@ -28,11 +28,11 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from mixseek import __version__
+from mixseek.amounts import cost_words
 from mixseek.errors import StorageError
 from mixseek.records import ModelUsage
 from mixseek.report.chart import chart_of, shorten, show_score
 from mixseek.report.markdown import MarkdownRenderer, plain, readable
-from mixseek.report.money import cost_words
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
 from mixseek.report.summing import lost_words

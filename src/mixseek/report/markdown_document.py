@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from mixseek.report.money import cost_words, usd
+from mixseek.amounts import cost_words, counted, number, tokens_words, usd
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
 from mixseek.report.summing import by_team_role_and_model, lost_words
 
@@ -46,10 +46,9 @@ def _facts(record: ExecutionRecord) -> str:
         f"Status: {_words(record.status)}",
         f"Started: {_moment(record.started_at)}",
         f"Time: {_seconds(record.seconds)}",
-        f"Model calls: {usage.requests}, {usage.input_tokens} tokens in, {usage.output_tokens} out, "
-        f"{cost_words(record.cost_usd)}",
+        f"Model calls: {number(usage.requests)}, {tokens_words(usage)}, {cost_words(record.cost_usd)}",
         *(
-            f"Attachment: {_inline(one.name)} ({_inline(one.media_type)}, {one.size} bytes)"
+            f"Attachment: {_inline(one.name)} ({_inline(one.media_type)}, {counted(one.size, 'byte')})"
             for one in record.attachments
         ),
     ]
@@ -86,9 +85,9 @@ def _bill(record: ExecutionRecord) -> str:
             _inline(names.get(line.team_id, line.team_id)),
             line.role,
             _inline(line.model),
-            str(line.requests),
-            str(line.input_tokens),
-            str(line.output_tokens),
+            number(line.requests),
+            number(line.input_tokens),
+            number(line.output_tokens),
             usd(line.cost_usd),
         )
         for line in by_team_role_and_model(record.bill)

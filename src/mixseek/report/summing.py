@@ -1,12 +1,12 @@
-"""Bills added up: by team, role and model, by team, round and role, or all of it."""
+"""Bills added up: by model, by team, role and model, by team, round and role, or all of it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 
+from mixseek.amounts import cost_words, counted
 from mixseek.records import LostUsage, ModelUsage
-from mixseek.report.money import cost_words
 
-__all__ = ["by_team_role_and_model", "by_team_round_and_role", "lost_words", "total"]
+__all__ = ["by_model", "by_team_role_and_model", "by_team_round_and_role", "lost_words", "total"]
 
 _ROLES = ("leader", "member", "evaluator", "judgment")
 
@@ -19,10 +19,7 @@ def total(bill: Iterable[ModelUsage]) -> ModelUsage | None:
 
 def by_team_round_and_role(bill: Iterable[ModelUsage]) -> list[ModelUsage]:
     """A line for each role in each round of each team, over all agents and models."""
-    groups: dict[tuple[str, int, int], list[ModelUsage]] = {}
-    for line in bill:
-        groups.setdefault((line.team_id, line.round_number, _ROLES.index(line.role)), []).append(line)
-    return [reduce(ModelUsage.plus, groups[key]) for key in sorted(groups)]
+    return _grouped(bill, lambda line: (line.team_id, line.round_number, _ROLES.index(line.role)))
 
 
 def lost_words(lost: Iterable[LostUsage]) -> str | None:
@@ -31,14 +28,24 @@ def lost_words(lost: Iterable[LostUsage]) -> str | None:
     if not lines:
         return None
     whole = reduce(LostUsage.plus, lines)
-    tries = f"{whole.attempts} attempt{'s' * (whole.attempts != 1)}"
+    tries = counted(whole.attempts, "attempt")
     cost = "" if whole.cost_usd is None else f" and up to {cost_words(whole.cost_usd)}"
-    return f"{tries} broke off and may have been billed beyond that: up to {whole.tokens} tokens{cost}"
+    return f"{tries} broke off and may have been billed beyond that: up to {counted(whole.tokens, 'token')}{cost}"
 
 
 def by_team_role_and_model(bill: Iterable[ModelUsage]) -> list[ModelUsage]:
     """A line for each model in each role of each team, over all rounds and agents."""
-    groups: dict[tuple[str, int, str], list[ModelUsage]] = {}
+    return _grouped(bill, lambda line: (line.team_id, _ROLES.index(line.role), line.model))
+
+
+def by_model(bill: Iterable[ModelUsage]) -> list[ModelUsage]:
+    """A line for each model, over all that used it."""
+    return _grouped(bill, lambda line: (line.model,))
+
+
+def _grouped(bill: Iterable[ModelUsage], key: Callable[[ModelUsage], tuple[str | int, ...]]) -> list[ModelUsage]:
+    """Lines of the same key as one, in the order of the keys."""
+    groups: dict[tuple[str | int, ...], list[ModelUsage]] = {}
     for line in bill:
-        groups.setdefault((line.team_id, _ROLES.index(line.role), line.model), []).append(line)
+        groups.setdefault(key(line), []).append(line)
     return [reduce(ModelUsage.plus, groups[key]) for key in sorted(groups)]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import duckdb
 
+from mixseek.amounts import counted
 from mixseek.crash_points import reach
 from mixseek.errors import DatabaseVersionError
 from mixseek.storage.migrations import MIGRATIONS, Migration, check_version, file_version, has_results, migrate
@@ -219,7 +220,7 @@ def _tell_of_rebuilding(
     path: Path, journal: Path, rebuilt: Rebuilt, broken: Path | None, others: Mapping[str, int]
 ) -> None:
     count = len(rebuilt.executions)
-    made = f"made from {journal.name}: {rebuilt.added} rows of {count} execution{'s' * (count != 1)}"
+    made = f"made from {journal.name}: {counted(rebuilt.added, 'row')} of {counted(count, 'execution')}"
     if broken is None:
         logger.warning("%s was missing and is %s", path, made)
         return

@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from mixseek.amounts import counted
 from mixseek.config.schema import Fault, MetricOptions
 from mixseek.evaluator.metrics.base import CodeMetric, Measured
-from mixseek.evaluator.metrics.text import count_characters, count_words, number_of
+from mixseek.evaluator.metrics.text import count_characters, count_words
 from mixseek.prompt_builder.tokens import count_tokens
 
 __all__ = ["Length"]
@@ -47,7 +48,7 @@ class Length(CodeMetric[LengthOptions]):
         """Count, and compare with the range."""
         options = self.options
         count = _COUNTED[options.unit](submission)
-        has = number_of(count, options.unit.removesuffix("s"))
+        has = counted(count, options.unit.removesuffix("s"))
         if options.minimum is not None and count < options.minimum:
             return Measured(
                 self._beyond(options.minimum - count, options.minimum), f"{has}: write at least {options.minimum:,}"

@@ -4,7 +4,7 @@ import unicodedata
 
 import regex
 
-__all__ = ["UNSPACED", "count_characters", "count_words", "folded", "number_of", "words"]
+__all__ = ["UNSPACED", "count_characters", "count_words", "folded", "words"]
 
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ーｰ々〆\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 """Letters of scripts in which a word is not told from the next, or from its particle, by a space."""
@@ -49,12 +49,3 @@ def words(text: str) -> list[str]:
 def count_words(text: str) -> int:
     """How many :func:`words` there are."""
     return len(words(text))
-
-
-def number_of(count: int, singular: str) -> str:
-    """A count with its noun.
-
-    >>> number_of(1, "word"), number_of(1200, "word")
-    ('1 word', '1,200 words')
-    """
-    return f"{count:,} {singular}" if count == 1 else f"{count:,} {singular}s"

@@ -1,0 +1,92 @@
+"""How amounts are written for people, wherever one is: counts, tokens, money, and what a budget limits."""
+
+from decimal import Decimal
+from typing import Final, Protocol
+
+__all__ = ["amount_words", "cost_words", "counted", "limit_words", "number", "spent_words", "tokens_words", "usd"]
+
+_LEAST_USD = 0.000001
+_UNITS: Final = {"max_cost_usd": "USD", "max_tokens": "token", "max_requests": "call", "max_seconds": "second"}
+
+
+class _Tokens(Protocol):
+    @property
+    def input_tokens(self) -> int: ...
+
+    @property
+    def output_tokens(self) -> int: ...
+
+
+class _Usage(_Tokens, Protocol):
+    @property
+    def requests(self) -> int: ...
+
+
+def number(value: float) -> str:
+    """A number with a mark after each three digits, and a tenth where there is one.
+
+    >>> number(0), number(2_000_000), number(61.25)
+    ('0', '2,000,000', '61.2')
+    """
+    return f"{value:,.1f}".removesuffix(".0")
+
+
+def counted(count: float, noun: str) -> str:
+    """A count with its noun.
+
+    >>> counted(1, "call"), counted(1200, "call")
+    ('1 call', '1,200 calls')
+    """
+    return f"{number(count)} {noun}{'s' * (count != 1)}"
+
+
+def usd(cost: float | None) -> str:
+    """US dollars as a number; a dash where a price is not known, and more digits where a sum would look like nothing.
+
+    >>> [usd(cost) for cost in (None, 0, 0.00000002, 0.00012345, 0.0021, 3.5, 1234.567)]
+    ['-', '0', '0.000001', '0.000123', '0.0021', '3.5000', '1,234.57']
+    """
+    if cost is None:
+        return "-"
+    if not cost:
+        return "0"
+    if cost < 0.001:
+        return f"{max(cost, _LEAST_USD):.6f}"
+    return f"{cost:.4f}" if cost < 10 else f"{cost:,.2f}"
+
+
+def cost_words(cost: float | None) -> str:
+    """A sum of money in a sentence.
+
+    >>> cost_words(0.0021), cost_words(0), cost_words(None)
+    ('0.0021 USD', '0 USD', 'cost not known')
+    """
+    return "cost not known" if cost is None else f"{usd(cost)} USD"
+
+
+def tokens_words(usage: _Tokens) -> str:
+    """What was read and written: ``1,302 tokens in, 1,267 out``."""
+    return f"{number(usage.input_tokens)} tokens in, {number(usage.output_tokens)} out"
+
+
+def spent_words(usage: _Usage, cost_usd: float | None, noun: str = "model call") -> str:
+    """What something took: ``15 model calls, 1,302 tokens in, 1,267 out, 0.0021 USD``."""
+    return f"{counted(usage.requests, noun)}, {tokens_words(usage)}, {cost_words(cost_usd)}"
+
+
+def limit_words(limit: str, allowed: float, used: float | None = None) -> str:
+    """What a limit of a budget allows, and how much of it is used.
+
+    >>> limit_words("max_requests", 5, 3), limit_words("max_cost_usd", 0.05, 0.041)
+    ('3 of 5 calls', '0.041 of 0.05 USD')
+    >>> limit_words("max_tokens", 2_000_000)
+    '2,000,000 tokens'
+    """
+    unit = _UNITS[limit]
+    before = "" if used is None else f"{amount_words(limit, used)} of "
+    return f"{before}{amount_words(limit, allowed)} {unit}{'s' * (unit != 'USD' and allowed != 1)}"
+
+
+def amount_words(limit: str, amount: float) -> str:
+    """An amount of what ``limit`` is about, without its unit; money as people write it in a budget, 0.05 for 0.0500."""
+    return f"{Decimal(f'{amount:.6g}'):,f}" if limit == "max_cost_usd" else number(amount)
