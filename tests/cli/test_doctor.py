@@ -95,7 +95,9 @@ def test_without_a_workspace_the_rest_is_told(
     monkeypatch.delenv("MIXSEEK_WORKSPACE", raising=False)
     code, told = _doctor(capsys)
     assert code == 0
-    assert _found(told, "warn", "no workspace")["remedy"] == "mixseek init makes one"
+    found = _found(told, "warn", "no workspace")
+    assert found["remedy"] == "mixseek init makes one"
+    assert found["remedy"] not in str(found["message"])
     code, told = _doctor(capsys, "-w", str(tmp_path / "nowhere"))
     assert code == 1
     assert _found(told, "fail", "does not exist")

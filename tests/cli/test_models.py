@@ -127,6 +127,9 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     assert "names a model" in json.loads(out)["error"]["message"]
     code, out, err = models("pull", "gpt-5")
     assert (code, err) == (2, "mixseek: no embedded model 'gpt-5': known are smollm2-135m\n")
+    (tmp_path / ".env").write_text("no name and no value\n")
+    code, out, err = models("list", "-w", str(tmp_path))
+    assert (code, out, err) == (2, "", "mixseek: .env: line 1 is not NAME=value\n")
 
 
 def test_pull_finds_what_is_there_and_tells_what_cannot_be_had(tmp_path: Path) -> None:

@@ -112,8 +112,8 @@ def _clock(area: Area) -> Finding:
 
 
 def _no_workspace(words: str, *, named: bool) -> Finding:
-    remedy = "mixseek init makes one"
-    return Finding("workspace", "fail" if named else "warn", words, remedy)
+    wrong, _, remedy = words.partition("; ")
+    return Finding("workspace", "fail" if named else "warn", wrong, remedy or "mixseek init makes one")
 
 
 def _in_workspace(manager: ConfigurationManager) -> Iterator[Finding]:

@@ -76,6 +76,7 @@ def list_(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = None)
     """
     use_format(output)
     manager = ConfigurationManager(workspace)
+    environ = manager.environ  # a .env that cannot be read is told once, as what it is
     named, problems = manager.models()
     for problem in problems:
         warn(f"mixseek: {problem}")
@@ -83,7 +84,7 @@ def list_(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = None)
     fault = keyring_fault()
     if fault is not None:
         warn(f"mixseek: the keyring was asked for a key, but {fault}")
-    fetchable = [_fetchable(weights, manager.environ) for weights in FETCHABLE.values()]
+    fetchable = [_fetchable(weights, environ) for weights in FETCHABLE.values()]
     if output is Format.JSON:
         print_json({"models": [one.as_json() for one in listed], "embedded": fetchable})
         return
