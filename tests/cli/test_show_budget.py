@@ -73,6 +73,19 @@ def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
     assert server.bill.total.requests == 0
 
 
+def test_a_dry_run_names_models_without_a_price_and_prices_without_a_model(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("leader-a", "judge", "judgement")
+    prices = "".join(f'[prices."loopback:{name}"]\n{PRICE}' for name in names)
+    place = str(_workspace(tmp_path, server, "max_requests = 100", prices))
+    code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run")
+    assert code == 0
+    assert "  no price is known for loopback:judgment: give it one in [prices]\n" in out
+    assert "  [prices] has a price for loopback:judgement, a model that nobody here names\n" in out
+    assert "has a price for loopback:judge," not in out
+
+
 def test_the_low_estimate_is_not_above_what_short_answers_can_take(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,6 +133,7 @@ def _estimate_lines(estimate: "Estimate") -> list[str]:
         f"  {_between(low.calls, high.calls)} model calls, {_between(low.tokens, high.tokens)} tokens, {cost}",
         *(f"  {one}" for one in estimate.assumptions),
         *(f"  no price is known for {model}: give it one in [prices]" for model in estimate.unpriced),
+        *(f"  [prices] has a price for {name}, a model that nobody here names" for name in estimate.unused_prices),
         *(f"  budget of {one}" for one in estimate.against_budget),
     ]
 

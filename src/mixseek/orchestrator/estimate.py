@@ -101,6 +101,8 @@ class Estimate:
     assumptions: tuple[str, ...]
     unpriced: tuple[str, ...]
     """Models without a known price."""
+    unused_prices: tuple[str, ...]
+    """Names in ``[prices]`` that no model of these settings has."""
     against_budget: tuple[str, ...]
     """How it stands to each limit of the budget."""
 
@@ -112,6 +114,7 @@ class Estimate:
 def estimate(settings: RunSettings, task_bytes: int | None, prices: PriceList) -> Estimate:
     """What a run by these settings may take for a task of so many bytes, what comes with it included."""
     low, high = (_run(settings, task_bytes, course, prices) for course in (_LOW, _HIGH))
+    models = set(_models(settings))
     size = counted(_UNKNOWN_TASK_BYTES if task_bytes is None else task_bytes, "byte")
     known = f"a task of {size}" if task_bytes is None else f"the task has {size}"
     return Estimate(
@@ -123,7 +126,8 @@ def estimate(settings: RunSettings, task_bytes: int | None, prices: PriceList) -
             f"both: {known}, {_BYTES_A_TOKEN} bytes a token, prompts carry all rounds before them, "
             "no call is tried again",
         ),
-        tuple(sorted({model for model in _models(settings) if prices.estimate(model, 1, 1) is None})),
+        tuple(sorted(model for model in models if prices.estimate(model, 1, 1) is None)),
+        tuple(sorted(settings.orchestrator.prices.keys() - models)),
         tuple(_against(settings.orchestrator.budget, low, high)),
     )
 
