@@ -121,6 +121,8 @@ class RunResumed(RunStarted):
     """For each team the scores of its finished rounds by their number; None: unscored."""
     finished: tuple[str, ...] = ()
     """The teams that are done; the others go on."""
+    reopened: tuple[str, ...] = ()
+    """The teams that a budget had ended and that go on with another one."""
 
 
 class RunFinished(Event):

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import MemberSubmission, RoundState
 from mixseek.testing import ModelCall, ModelServer, write_workspace
 from soak.arena import TASK, Arena, Played, Team
+from tests.processes import holder_of
 
 LONE = [Team("alpha", members=0)]
 ALONE = [*LONE, Team("beta", scores=(60, 65), members=0)]
@@ -332,18 +332,7 @@ async def test_results_are_returned_even_if_the_summary_cannot_be_written_and_a_
 
     def take_the_file(event: Event) -> None:
         if isinstance(event, TeamFinished):
-            program = (
-                "import duckdb, sys, time\n"
-                "while True:\n"
-                "    try: held = duckdb.connect(sys.argv[1]); break\n"
-                "    except duckdb.IOException: time.sleep(0.01)\n"
-                "print('held', flush=True); sys.stdin.read()"
-            )
-            command = [sys.executable, "-c", program, str(tmp_path / "mixseek.db")]
-            holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            holders.append(holder)
-            assert holder.stdout is not None
-            assert holder.stdout.readline() == b"held\n"
+            holders.append(holder_of(tmp_path / "mixseek.db"))
 
     arena = scripted(tmp_path, server, LONE, orchestrator="max_rounds = 1", storage="lock_wait_seconds = 0")
     try:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,6 +20,7 @@ from mixseek.records import ExecutionSummary
 from mixseek.testing import ModelServer, ModelServerProcess, ToolCall
 from soak import forked
 from soak.arena import TASK, Arena, Team
+from tests.processes import holder_of
 
 ID = "resumed"
 ROUNDS = "max_rounds = 2\nmin_rounds = 1\n"
@@ -245,6 +247,100 @@ async def test_tools_of_members_are_not_used_again(tmp_path: Path, scripted: Mod
     assert summary.failed_teams_info == []
     assert (tmp_path / "noted").read_text() == "once."
     assert scripted.bill.models["member-alpha"].requests == asked
+
+
+async def test_results_that_cannot_be_written_are_no_reason_to_ask_again(tmp_path: Path, scripted: ModelServer) -> None:
+    arena = Arena(
+        tmp_path,
+        scripted.base_url,
+        [Team("alpha")],
+        orchestrator=f"{ROUNDS}{NO_RETRIES}",
+        storage="lock_wait_seconds = 0",
+    )
+    arena.script(scripted)
+    holders: list[subprocess.Popen[bytes]] = []
+
+    def take_the_file(event: Event) -> None:
+        if event.kind == "RoundStarted" and not holders:
+            holders.append(holder_of(tmp_path / "mixseek.db"))
+
+    asked = []
+    for is_resumed in (False, True, True):
+        built = arena.build(listeners=[take_the_file])
+        try:
+            failed = await (built.resume(ID) if is_resumed else built.execute(TASK, execution_id=ID))
+        finally:
+            holders.pop().communicate()
+        assert "is held by" in failed.failed_teams_info[0].error_message
+        asked.append(scripted.bill.total.requests)
+    # A leader twice and a member, once and for all.
+    assert asked == [3, 3, 3]
+    summary, _ = await resumed(arena)
+    assert summary.failed_teams_info == []
+
+
+async def test_a_run_that_was_resumed_after_its_end_has_ended_only_when_it_ends_again(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url, orchestrator=f"{ROUNDS}{NO_RETRIES}")
+    arena.script(scripted)
+    scripted.fault(401, model="leader-beta")
+    first = await begun(arena)
+    assert (first.best_team_id, len(first.failed_teams_info)) == ("alpha", 1)
+    scripted.clear_faults()
+    # What was written of the second end is gone, as if the process had died before it.
+    await resumed(arena)
+    with sqlite3.connect(tmp_path / "journal.db") as journal:
+        journal.execute("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
+    asked = scripted.bill.total.requests
+    summary, _ = await resumed(arena)
+    assert scripted.bill.total.requests == asked
+    assert summary.failed_teams_info == []
+    [row] = arena.rows("execution_summary")
+    assert (row["status"], row["total_teams"]) == ("completed", 2)
+
+
+@pytest.mark.parametrize("stopped_at", ["RunResumed", "TeamStarted"])
+async def test_a_team_with_more_to_spend_goes_on_although_the_first_resume_was_stopped(
+    tmp_path: Path, scripted: ModelServer, stopped_at: str
+) -> None:
+    arena = Arena(
+        tmp_path, scripted.base_url, [Team("alpha")], orchestrator=ROUNDS, storage="[budget]\nmax_requests = 7\n"
+    )
+    arena.script(scripted)
+    ended = await begun(arena)
+    assert [entry.exit_reason for entry in ended.team_results] == ["budget_exhausted"]
+    file = tmp_path / "configs/orchestrator.toml"
+    file.write_text(file.read_text().replace("max_requests = 7", "max_requests = 100"))
+    assert (await stopped_resume(arena, stopped_at, accept_changes=True)).interrupted
+    summary, _ = await resumed(arena)
+    assert [(entry.exit_reason, entry.round_number) for entry in summary.team_results] == [("max_rounds_reached", 2)]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_a_team_that_failed_has_all_its_retries_again(
+    tmp_path: Path, scripted: ModelServer, is_stopped: bool
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha")], orchestrator=f"{ROUNDS}max_retries_per_team = 2\n")
+    arena.script(scripted)
+    scripted.fault(500, model="leader-alpha")
+    await begun(arena)
+    if is_stopped:
+        await stopped_resume(arena, "TeamStarted")
+    _, events = await resumed(arena)
+    assert [event.attempt for event in events if event.kind == "TeamStarted"] == [3, 4, 5]
+
+
+async def stopped_resume(arena: Arena, kind: str, **options: Any) -> ExecutionSummary:
+    """Go on, and stop at the first event of this kind."""
+    built: list[Orchestrator] = []
+
+    def stop(event: Event) -> None:
+        if event.kind == kind:
+            built[0].stop()
+
+    built.append(arena.build(listeners=[stop]))
+    return await built[0].resume(ID, **options)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
     finished = [event for event in events if event.kind == "RunFinished"]
     if not begun:
         raise ConfigurationError(f"the journal knows nothing of execution {execution_id!r}, so it cannot be replayed")
-    if not finished:
+    if [event.kind for event in events if event in (*begun, *finished)][-1] != "RunFinished":
         raise ConfigurationError(f"execution {execution_id!r} did not come to its end: mixseek resume goes on with it")
     summary = _told(finished[-1])["summary"]
     rounds = [event for event in events if event.kind in ("RoundFinished", "RoundFailed")]

@@ -7,7 +7,7 @@ one never touches the others, and its finished rounds still count.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -418,14 +418,17 @@ class _Execution:
                 f"execution {self._task.execution_id} ended at its budget: raise the limit that it met, "
                 "then resume it with --accept-changes"
             )
+        # With what it had before it would end again, or, since others have ended, play what it did not play then.
+        reopened = tuple(team_id for team_id, team in restored.teams.items() if team.ran_out and changed)
         for controller in self._controllers:
-            team = restored.teams.get(controller.get_team_id(), RestoredTeam())
-            # With what it had before it would end again, or, since others have ended, play what it did not play then.
-            self._restore(controller, team.with_more_to_spend() if changed else team)
+            team_id = controller.get_team_id()
+            team = restored.teams.get(team_id, RestoredTeam())
+            self._restore(controller, team.with_more_to_spend() if team_id in reopened else team)
         return RunResumed(
             **started.model_dump(exclude={"at"}),
             scores={team_id: team.scores for team_id, team in restored.teams.items()},
             finished=tuple(entry.team_id for entry in self._results),
+            reopened=reopened,
         )
 
     def _restore(self, controller: RoundController, team: RestoredTeam) -> None:
@@ -551,6 +554,8 @@ class _Execution:
             except (TeamTimeoutError, NoResultError, BudgetExhaustedError, PlaceLostError):
                 raise
             except Exception as error:
+                if _could_not_be_stored(error):
+                    raise
                 if attempt == first and self._only_replayed(controller):
                     # What failed by the answers that the journal has fails by them again: that was no try.
                     last += 1
@@ -560,13 +565,13 @@ class _Execution:
             attempt += 1
 
     def _tries(self, controller: RoundController) -> tuple[int, int]:
-        """The number of the team's next try and of its last one; one that failed for good has all of them again."""
+        """The number of the team's next try and of its last one."""
         retries = self._configured.orchestrator.max_retries_per_team
         restored = self._run.restored
         team = None if restored is None else restored.teams.get(controller.get_team_id())
         if team is None:
             return 1, 1 + retries
-        return team.attempt, team.attempt + retries if team.has_failed else max(team.attempt, 1 + retries)
+        return team.attempt, max(team.attempt, team.first_attempt + retries)
 
     def _only_replayed(self, controller: RoundController) -> bool:
         """Whether a team that goes on asked nobody anything in this process."""
@@ -721,20 +726,23 @@ async def _briefly(writing: Coroutine[Any, Any, None]) -> None:
         logger.warning("what was done last could not be written within %g s", _LAST_WRITE_SECONDS)
 
 
-def _worth_another_try(error: BaseException) -> bool:
-    """Whether the same could go well the next time: a wrong key or a spent limit will not.
+def _could_not_be_stored(error: BaseException) -> bool:
+    """Whether a store failed, which tried again itself: another try would pay for answers again that a resume has."""
+    causes = _causes(error)
+    return any(isinstance(cause, StorageError) and not isinstance(cause, UnstorableValueError) for cause in causes)
 
-    What could not be stored was tried again where it is stored; another try of the team would pay for its answers
-    again, and a resume does not.
-    """
+
+def _worth_another_try(error: BaseException) -> bool:
+    """Whether the same could go well the next time: a wrong key or a spent limit will not."""
+    told = next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
+    return told is None or told.retryable
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, StorageError) and not isinstance(cause, UnstorableValueError):
-            return False
-        if isinstance(cause, ModelError):
-            return cause.retryable
+        yield cause
         cause = cause.__cause__
-    return True
 
 
 def cost_of(bill: Sequence[ModelUsage]) -> float | None:

@@ -5,7 +5,6 @@ many teams there are, and none of them reads what models were asked or answered;
 when a round is played again.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -59,11 +58,12 @@ class RestoredTeam:
     """How far one team came."""
 
     attempt: int = 1
+    first_attempt: int = 1
+    """Where its retries are counted from: a team that failed for good has all of them again."""
     rounds: tuple[RestoredRound, ...] = ()
     submission: RestoredSubmission | None = None
     best: LeaderBoardEntry | None = None
     """The final submission of a team that finished; None: it goes on."""
-    has_failed: bool = False
 
     @property
     def ran_out(self) -> bool:
@@ -121,12 +121,12 @@ async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None
     if started is None:
         return None
     histories = {str(event.team_id): event for event in await journal.latest_events(execution_id, "HistoryKept")}
-    by_team = _by_team(events)
-    teams = {team_id: _team(by_team.get(team_id, []), histories.get(team_id)) for team_id in started.team_names}
+    by_team = _by_team(events, started.team_names)
+    teams = {team_id: _team(by_team[team_id], histories.get(team_id)) for team_id in started.team_names}
     return RestoredRun(
         started=started,
         teams=teams,
-        is_over=any(event.kind == "RunFinished" for event in events),
+        is_over=[event.kind for event in events if event.kind in (*BEGINNINGS, "RunFinished")][-1] == "RunFinished",
         seconds=(await journal.played_seconds(execution_id)).get(None, 0.0),
         bill=tuple(await journal.bill(execution_id)),
         usage=await journal.usage(execution_id),
@@ -152,11 +152,14 @@ def _told(event: JournalEvent) -> dict[str, Any]:
     return event.payload if isinstance(event.payload, dict) else {}
 
 
-def _by_team(events: Iterable[JournalEvent]) -> dict[str, list[JournalEvent]]:
-    by_team: dict[str, list[JournalEvent]] = defaultdict(list)
+def _by_team(events: Iterable[JournalEvent], team_ids: Iterable[str]) -> dict[str, list[JournalEvent]]:
+    """The events of each team, in order, among them those with which it was given more to spend."""
+    by_team: dict[str, list[JournalEvent]] = {team_id: [] for team_id in team_ids}
     for event in events:
-        if event.team_id is not None:
-            by_team[event.team_id].append(event)
+        concerned = [event.team_id] if event.kind != "RunResumed" else _told(event).get("reopened", ())
+        for team_id in concerned:
+            if team_id in by_team:
+                by_team[team_id].append(event)
     return by_team
 
 
@@ -168,11 +171,13 @@ class _Known:
     """What the events of a team told so far."""
 
     attempt: int = 1
+    first_attempt: int = 1
     rounds: dict[int, RestoredRound] = field(default_factory=dict)
     verdicts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     """What was decided after each round; a later word on the same round holds."""
     made: JournalEvent | None = None
     end: JournalEvent | None = None
+    """How it finished; None: it goes on."""
 
     def hear(self, event: JournalEvent) -> None:
         told = _told(event)
@@ -186,22 +191,29 @@ class _Known:
                 self.rounds[finished.state.round_number] = finished
             case "RoundJudged":
                 self.verdicts[int(told["round_number"])] = told
-            case "TeamFinished" | "TeamFailed":
+            case "TeamFinished":
                 self.end = event
+            case "TeamFailed":
+                self.first_attempt, self.end = self.attempt, None
+            case "RunResumed":
+                self.end = None
+                self.verdicts = {
+                    number: told for number, told in self.verdicts.items() if told["exit_reason"] != _RAN_OUT
+                }
 
 
 def _team(events: Sequence[JournalEvent], history: JournalEvent | None) -> RestoredTeam:
     known = _Known()
     for event in events:
         known.hear(event)
-    best = _told(known.end)["best"] if known.end is not None and known.end.kind == "TeamFinished" else None
+    best = None if known.end is None else _told(known.end)["best"]
     rounds = [_judged(known.rounds[number], known.verdicts.get(number)) for number in sorted(known.rounds)]
     return RestoredTeam(
         attempt=known.attempt,
+        first_attempt=known.first_attempt,
         rounds=tuple(_with_messages(rounds, history)),
         submission=_submission(known, history),
         best=None if best is None else LeaderBoardEntry.model_validate(best),
-        has_failed=known.end is not None and best is None,
     )
 
 
