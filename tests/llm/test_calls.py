@@ -228,5 +228,28 @@ async def test_another_try_of_a_team_does_not_get_the_answers_of_the_first(
     assert server.bill.total.requests == 2
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_an_answer_of_a_fallback_is_used_again_before_the_first_model_is_asked(
+    is_streamed: bool, hub: ModelHub, server: ModelServer, tmp_path: Path
+) -> None:
+    agent = Agent(hub.model("chat:first", fallback_models=["chat:second"]))
+
+    async def play(meter: Meter) -> str:
+        with calling(LEADER, meter):
+            if not is_streamed:
+                return (await agent.run("hello")).output
+            async with agent.run_stream("hello") as run:
+                return await run.get_output()
+
+    server.on("second", ["from the second"])
+    server.fault(400, model="first")
+    async with Journal(tmp_path / "journal.db") as journal:
+        assert await play(Meter(journal=journal)) == "from the second"
+        server.clear_faults()
+        asked = server.bill.total.requests
+        assert await play(Meter(journal=journal, reuse_answers=True)) == "from the second"
+    assert server.bill.total.requests == asked
+
+
 async def test_without_a_scope_a_call_is_simply_made(hub: ModelHub) -> None:
     assert (await say(hub.model("chat:m"))).text

@@ -17,7 +17,7 @@ from mixseek.errors import NotResumableError, RunChangedError
 from mixseek.events import Event
 from mixseek.orchestrator import Orchestrator
 from mixseek.records import ExecutionSummary
-from mixseek.testing import ModelServer, ModelServerProcess, ToolCall
+from mixseek.testing import ModelCall, ModelServer, ModelServerProcess, ToolCall
 from soak import forked
 from soak.arena import TASK, Arena, Team
 from tests.processes import holder_of
@@ -247,6 +247,35 @@ async def test_tools_of_members_are_not_used_again(tmp_path: Path, scripted: Mod
     assert summary.failed_teams_info == []
     assert (tmp_path / "noted").read_text() == "once."
     assert scripted.bill.models["member-alpha"].requests == asked
+
+
+async def test_each_answer_of_a_member_is_its_own_where_a_model_names_all_its_calls_alike(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha")], orchestrator="max_rounds = 1\nmin_rounds = 1\n")
+    arena.script(scripted)
+
+    def leader(call: ModelCall) -> str | list[ToolCall]:
+        if len(call.tool_results) > 1:
+            return f"{call.tool_results}, worth 70"
+        return [ToolCall(call.tools[0].name, {"task": "look again"}, id="call_0")]
+
+    scripted.on("leader-alpha", leader)
+    scripted.on("member-alpha", ["the first", "the second"])
+    built: list[Orchestrator] = []
+
+    def stop(event: Event) -> None:
+        # The second answer is in the journal, and what the member made of it is not.
+        if event.kind == "ModelCalled" and getattr(event, "role", "") == "member" and len(scripted.requests) == 4:
+            built[0].stop()
+
+    built.append(arena.build(listeners=[stop]))
+    assert (await built[0].execute(TASK, execution_id=ID)).interrupted
+    summary, _ = await resumed(arena)
+    [answer] = [entry.submission_content for entry in summary.team_results]
+    assert "the first" in answer
+    assert "the second" in answer
+    assert scripted.bill.models["member-alpha"].requests == 2
 
 
 async def test_results_that_cannot_be_written_are_no_reason_to_ask_again(tmp_path: Path, scripted: ModelServer) -> None:

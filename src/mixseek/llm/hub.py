@@ -247,6 +247,14 @@ class _Chain(FallbackModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
+        answered = await self._answered_before(messages, model_settings, model_request_parameters)
+        if answered is not None:
+            prepared = answered.prepare_messages(messages, model_request_parameters)
+            async with answered.request_stream(
+                prepared, model_settings, model_request_parameters, run_context
+            ) as stream:
+                yield stream
+            return
         try:
             streaming = super().request_stream(messages, model_settings, model_request_parameters, run_context)
             async with streaming as stream:

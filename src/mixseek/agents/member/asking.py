@@ -66,7 +66,9 @@ async def ask_member(
     use = meter.use_of_tool(scope, config.tool_name, {"task": task}, call_id=call_id)
     given = Given.from_json(await meter.known_result(use))
     if given is None:
-        with calling(scope.model_copy(update={"role": "member", "agent_name": config.name, "within": call_id})):
+        # Some servers name all their calls alike, and what the journal has of an earlier one is not counted again.
+        within = f"{call_id} {use.occurrence}" if use.occurrence else call_id
+        with calling(scope.model_copy(update={"role": "member", "agent_name": config.name, "within": within})):
             result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
         seconds = seconds_between(use.started_at, utc_now())
         given = Given(as_submission(result, seconds=seconds), new_nonce())
