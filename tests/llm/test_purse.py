@@ -173,3 +173,30 @@ async def test_the_time_of_a_budget_counts_what_other_processes_played() -> None
     purses.round_finished("a")
     assert "5.0 seconds are left, and a round took 10.0" in (purses.shortage("a") or "")
     purses.stop()
+
+
+async def test_rounds_of_another_process_teach_what_rounds_of_this_one_would() -> None:
+    now = [0.0]
+    played, resumed = (
+        Purses(BudgetSettings(max_tokens=8_000, max_seconds=100), lambda _: None, clock=lambda: now[0])
+        for _ in range(2)
+    )
+    for purses in (played, resumed):
+        for team in ("a", "b", "c", "d"):
+            purses.expect(team, _tokens(100))
+    played.start()
+    for used in (100, 1_500):
+        await played.begin_round("a")
+        (await played.reserve("a", _tokens(used))).settle(_tokens(used))
+        now[0] += 30
+        played.round_finished("a")
+        resumed.count("a", _tokens(used), Spend())
+        resumed.learn("a", _tokens(used), 30)
+    resumed.played[None] = 60
+    resumed.start()
+    assert (played.shortage("a"), resumed.shortage("a")) == (None, None)
+    now[0] += 15
+    assert played.shortage("a") == resumed.shortage("a")
+    assert "25.0 seconds are left, and a round took 30.0" in (resumed.shortage("a") or "")
+    for purses in (played, resumed):
+        purses.stop()

@@ -14,8 +14,9 @@ from mixseek.config.manager import ConfigurationManager
 from mixseek.errors import BudgetExhaustedError, ConfigurationError, NotResumableError, RunChangedError
 from mixseek.events import BudgetLow, Event
 from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
+from mixseek.orchestrator import Orchestrator
 from mixseek.orchestrator.single import Surroundings, evaluate_submission
-from mixseek.records import EvaluationRequest, utc_now
+from mixseek.records import EvaluationRequest, ExecutionSummary, utc_now
 from mixseek.testing import ModelCall, ModelServer
 from mixseek.workspace import Workspace
 from soak.arena import TASK, Arena, Played, Team
@@ -251,6 +252,65 @@ async def test_what_was_cut_off_stays_spent_at_its_bound_and_refusals_cost_nothi
         calls = await journal.spending(played.summary.execution_id)
         assert await journal.calls_in_flight(played.summary.execution_id) == []
     assert sum(call.lost_tokens for call in calls) == lost.tokens
+
+
+@pytest.mark.parametrize(
+    ("budget", "fault", "stopped_at"),
+    [
+        ("max_tokens = 20000\nmax_output_tokens = 500", None, ("RoundFinished", 1)),
+        ("max_requests = 16", "missing_usage", ("RoundStarted", 3)),
+    ],
+)
+async def test_a_budget_ends_a_run_that_was_stopped_where_it_ends_one_that_was_not(
+    tmp_path: Path, server: ModelServer, budget: str, fault: Any, stopped_at: tuple[str, int]
+) -> None:
+    ends = []
+    for is_stopped in (False, True):
+        arena = _arena(tmp_path / str(is_stopped), server, budget, orchestrator="max_rounds = 3\nmin_rounds = 1\n")
+        server.clear_faults()
+        if fault is not None:
+            server.fault(fault)
+        before = server.bill.total.requests
+        summary = await (_stopped_and_resumed(arena, stopped_at) if is_stopped else arena.build().execute(TASK))
+        [best] = summary.team_results
+        ends.append((best.round_number, best.exit_reason, server.bill.total.requests - before))
+    assert ends[0] == ends[1]
+    assert ends[0][2] > 10
+
+
+async def _stopped_and_resumed(arena: Arena, stopped_at: tuple[str, int]) -> ExecutionSummary:
+    """Play, stop at the n-th event of a kind, and go on."""
+    kinds: list[str] = []
+    built: list[Orchestrator] = []
+
+    def stop(event: Event) -> None:
+        kinds.append(event.kind)
+        if event.kind == stopped_at[0] and kinds.count(event.kind) == stopped_at[1]:
+            built[0].stop()
+
+    built.append(arena.build(listeners=[stop]))
+    assert (await built[0].execute(TASK, execution_id="x")).interrupted
+    return await arena.build().resume("x")
+
+
+async def test_attempts_that_a_rate_limit_refused_are_not_counted_when_the_process_dies(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = _arena(tmp_path, server, "max_tokens = 60000\nmax_output_tokens = 500", orchestrator="max_rounds = 1\n")
+    server.fault(429, model="leader-alpha", count=3, retry_after=0)
+    server.fault("hang_before_headers", model="leader-alpha")
+    playing = asyncio.create_task(arena.build().execute(TASK, execution_id="x"))
+    async with asyncio.timeout(30):
+        while server.bill.total.waiting == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    async with arena.journal() as journal:
+        [spend] = await journal.spending("x")
+    assert server.bill.total.requests == 4
+    # What a process that died now would leave: one call on its way.
+    assert (spend.lost_attempts, spend.lost_requests) == (1, 1)
+    playing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
 
 
 async def test_an_evaluator_that_is_asked_alone_keeps_the_budget_of_its_orchestrator_file(

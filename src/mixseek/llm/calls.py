@@ -225,7 +225,7 @@ class Meter:
             if self.purses is not None:
                 self.purses.count(scope.team_id, known, lost)
             names = scope.model_dump(include=set(CallScope.model_fields))
-            costs = {"attempts": lost.requests, "tokens": lost.tokens, "cost_usd": spend.lost_usd}
+            costs = {"attempts": spend.lost_attempts, "tokens": lost.tokens, "cost_usd": spend.lost_usd}
             self._add_lost(LostUsage(**names, model=spend.model, **costs))
 
     def use_of_tool(self, scope: Scope, tool: str, arguments: JsonValue, *, call_id: str = "") -> ToolUse:

@@ -251,20 +251,18 @@ class Purse:
 
     def round_finished(self, team_id: str) -> None:
         """Learn from a round what the next one may take."""
-        team = self._team(team_id)
-        if team.round is None:
-            return
-        if team.dearest is None:
-            self._first = team.round.used.at_least(self._first or NOTHING)
-        team.dearest = team.round.used.at_least(team.dearest or NOTHING)
-        team.longest = max(team.longest, self.clock() - team.round.began)
-        self._wake(self._beginners)
+        current = self._team(team_id).round
+        if current is not None:
+            self.learn(team_id, current.used, self.clock() - current.began)
+            self._wake(self._beginners)
 
-    def learn(self, team_id: str, used: Spend) -> None:
-        """A finished round that another process played."""
+    def learn(self, team_id: str, used: Spend, seconds: float) -> None:
+        """A finished round that another process played; those of a team come in their order."""
         team = self._team(team_id)
-        self._first = used.at_least(self._first or NOTHING)
+        if team.dearest is None:
+            self._first = used.at_least(self._first or NOTHING)
         team.dearest = used.at_least(team.dearest or NOTHING)
+        team.longest = max(team.longest, seconds)
 
     def shortage(self, team_id: str) -> str | None:
         """Why the purse cannot pay for another round of a team; None if it can."""
@@ -512,10 +510,10 @@ class Purses:
         for purse in self.of(team_id):
             purse.round_finished(team_id)
 
-    def learn(self, team_id: str, used: Spend) -> None:
+    def learn(self, team_id: str, used: Spend, seconds: float) -> None:
         """A finished round of a team that another process played."""
         for purse in self.of(team_id):
-            purse.learn(team_id, used)
+            purse.learn(team_id, used, seconds)
 
     def shortage(self, team_id: str) -> str | None:
         """Why another round of a team cannot be paid for; None if it can."""
@@ -542,7 +540,7 @@ class Purses:
 def known_and_lost(call: CallSpend) -> tuple[Spend, Spend]:
     """What a call that the journal has is known to have cost, and what it may have cost beyond."""
     known = Spend(call.cost_usd or 0.0, call.usage.total_tokens, call.usage.requests)
-    return known, Spend(call.lost_usd or 0.0, call.lost_tokens, call.lost_attempts)
+    return known, Spend(call.lost_usd or 0.0, call.lost_tokens, call.lost_requests)
 
 
 def spent_by_round(calls: Iterable[CallSpend]) -> dict[tuple[str, int], Spend]:

@@ -98,6 +98,8 @@ class _Course:
     is_priced: bool = False
     """Whether money is counted there too."""
     lost: Spend = NOTHING
+    has_mark: bool = False
+    """Whether the journal has a mark of an attempt that cost nothing, and so stands for the next one."""
 
 
 @dataclass(frozen=True)
@@ -288,6 +290,7 @@ class WatchedModel(WrapperModel):
         except ModelError as fault:
             if costs_nothing(fault):
                 reservation.release()
+                course.has_mark = True
             else:
                 self._lose(reservation, course)
             raise
@@ -305,10 +308,12 @@ class WatchedModel(WrapperModel):
         came = self._backoff.clock()
         reservation = await payment.purses.reserve(payment.team_id, payment.bound)
         try:
-            await self._note_start(entry, course, durable=True)
+            if not course.has_mark:
+                await self._note_start(entry, course, durable=True)
         except BaseException:
             reservation.release()
             raise
+        course.has_mark = False
         if course.deadline is not None:
             course.deadline += self._backoff.clock() - came
         return reservation
@@ -320,7 +325,11 @@ class WatchedModel(WrapperModel):
         reservation.settle(known, lost)
         course.lost += replace(lost, requests=1)
         knows_price = course.payment is not None and course.payment.knows_price
-        told = {"lost_tokens": lost.tokens, "lost_usd": lost.usd if knows_price else None}
+        told = {
+            "lost_tokens": lost.tokens,
+            "lost_usd": lost.usd if knows_price else None,
+            "lost_requests": lost.requests,
+        }
         course.tries[-1] = course.tries[-1].model_copy(update=told)
 
     @asynccontextmanager

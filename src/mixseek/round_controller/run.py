@@ -16,8 +16,16 @@ from mixseek.config.schema import BudgetSettings, OrchestratorSettings, Provider
 from mixseek.errors import PlaceTakenError, StorageError
 from mixseek.events import BudgetLow, Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
-from mixseek.llm.purse import LowPurse, Purses, spent_by_round
-from mixseek.records import Attachment, LeaderBoardEntry, RankingSource, Standing, seconds_between, standing_key
+from mixseek.llm.purse import NOTHING, LowPurse, Purses, spent_by_round
+from mixseek.records import (
+    Attachment,
+    LeaderBoardEntry,
+    RankingSource,
+    RoundState,
+    Standing,
+    seconds_between,
+    standing_key,
+)
 from mixseek.round_controller.restored import RestoredRun
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
@@ -208,14 +216,15 @@ class Run:
             return
         spending = await self.journal.spending(self.execution_id)
         self.meter.begin_with(spending)
-        judged = await self.journal.events(self.execution_id, kinds=("RoundJudged",))
-        finished = {
-            (event.team_id, event.payload["round_number"]) for event in judged if isinstance(event.payload, dict)
-        }
-        for (team_id, number), used in spent_by_round(spending).items():
-            if (team_id, number) in finished:
-                self.purses.learn(team_id, used)
         self.purses.played.update(await self.journal.played_seconds(self.execution_id))
+        used = spent_by_round(spending)
+        for event in await self.journal.events(self.execution_id, kinds=("RoundFinished", "RoundFailed")):
+            state = RoundState.model_validate(event.payload["state"]) if isinstance(event.payload, dict) else None
+            if event.team_id is not None and state is not None:
+                seconds = seconds_between(state.round_started_at, state.round_ended_at)
+                # A round that one process began and another ended lasted no longer than its team was played.
+                seconds = min(seconds, self.purses.played.get(event.team_id, seconds))
+                self.purses.learn(event.team_id, used.get((event.team_id, state.round_number), NOTHING), seconds)
 
     @asynccontextmanager
     async def before_time_is_up(self, team_id: str) -> AsyncGenerator[None]:

@@ -661,6 +661,7 @@ def _spent(row: sqlite3.Row) -> CallSpend:
             "scope": _scope(row),
             "usage": value_of(row["usage"]),
             "lost_attempts": len(lost),
+            "lost_requests": sum(1 if one.lost_requests is None else one.lost_requests for one in lost),
             "lost_tokens": sum(one.lost_tokens or 0 for one in lost),
             "lost_usd": _all_or_none([one.lost_usd for one in lost]),
         }
@@ -668,8 +669,9 @@ def _spent(row: sqlite3.Row) -> CallSpend:
 
 
 def _reserved(row: sqlite3.Row) -> CallSpend:
-    lost = {"lost_attempts": 1, "lost_tokens": row["reserved_tokens"], "lost_usd": row["reserved_usd"]}
-    return CallSpend.model_validate({"model": row["model"], "scope": _scope(row), "cost_usd": 0.0, **lost})
+    lost = {"lost_tokens": row["reserved_tokens"], "lost_usd": row["reserved_usd"]}
+    once = {"lost_attempts": 1, "lost_requests": 1}
+    return CallSpend.model_validate({"model": row["model"], "scope": _scope(row), "cost_usd": 0.0, **once, **lost})
 
 
 def _all_or_none(costs: Sequence[float | None]) -> float | None:

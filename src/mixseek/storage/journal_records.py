@@ -90,6 +90,9 @@ class CallSpend(Record):
     usage: Usage = Usage()
     cost_usd: float | None = None
     lost_attempts: int = 0
+    """Of how many attempts nobody knows all that they cost."""
+    lost_requests: int = 0
+    """How many of these the usage does not count."""
     lost_tokens: int = 0
     lost_usd: float | None = None
 
@@ -104,6 +107,8 @@ class Attempt(Record):
     lost_tokens: int | None = None
     lost_usd: FiniteFloat | None = None
     """The most it may have cost that nobody knows of; None: what it cost is known, or no budget was kept."""
+    lost_requests: int | None = None
+    """0 where something was lost of an attempt that the call's usage counts."""
 
 
 class CallFailure(Record):
