@@ -149,10 +149,21 @@ class TeamStarted(Event):
 
 
 class TeamFinished(Event):
-    """A team is done; ``best`` is its final submission."""
+    """A team is done; ``best`` is its final submission.
+
+    Where a budget ended it in the middle of a round, ``reason`` says what was short, and ``usage`` is the bill of all
+    rounds.
+    """
 
     team_name: str
     best: LeaderBoardEntry
+    reason: str | None = None
+    usage: list[ModelUsage] = Field(default_factory=list)
+
+    @property
+    def words(self) -> str:
+        """Why it ended, for people."""
+        return str(self.best.exit_reason) if self.reason is None else f"{self.best.exit_reason}: {self.reason}"
 
 
 class TeamFailed(Event):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mixseek.cli import main
 from mixseek.config.manager import ConfigurationManager
 from mixseek.errors import BudgetExhaustedError, ConfigurationError, NotResumableError, RunChangedError
 from mixseek.events import BudgetLow, Event
@@ -17,9 +18,10 @@ from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
 from mixseek.orchestrator import Orchestrator
 from mixseek.orchestrator.single import Surroundings, evaluate_submission
 from mixseek.records import EvaluationRequest, ExecutionSummary, utc_now
-from mixseek.testing import ModelCall, ModelServer
+from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.testing import ModelCall, ModelServer, ToolCall
 from mixseek.workspace import Workspace
-from soak.arena import TASK, Arena, Played, Team
+from soak.arena import TASK, Arena, Played, Team, round_of
 
 MODELS = ("leader-alpha", "leader-beta", "member-alpha", "member-beta", "judge", "judgment")
 LIMITS = "max_rounds = 5\nmin_rounds = 2\nmax_retries_per_team = 0\n"
@@ -252,6 +254,35 @@ async def test_what_was_cut_off_stays_spent_at_its_bound_and_refusals_cost_nothi
         calls = await journal.spending(played.summary.execution_id)
         assert await journal.calls_in_flight(played.summary.execution_id) == []
     assert sum(call.lost_tokens for call in calls) == lost.tokens
+
+
+async def test_a_round_that_the_budget_breaks_off_is_told_of_and_billed(
+    tmp_path: Path, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arena = _arena(tmp_path, server, "max_requests = 10", orchestrator="max_rounds = 3\nmin_rounds = 1\n")
+
+    def leader(call: ModelCall) -> str | list[ToolCall]:
+        asks = 1 if round_of(call) == 1 else 9
+        if len(call.tool_results) == asks:
+            return "alpha, worth 70"
+        return [ToolCall(call.tools[0].name, {"task": f"help {len(call.tool_results)}"})]
+
+    server.on("leader-alpha", leader)
+    played = await arena.play()
+    [ended] = played.told("TeamFinished")
+    assert ended.words.startswith("budget_exhausted: the run's budget cannot pay for the next call: 10 of 10 calls")
+    with pytest.raises(SystemExit):
+        await asyncio.to_thread(main, ["show", "-w", str(tmp_path)])
+    assert "Team alpha ended: the run's budget cannot pay for the next call: 10 of 10 calls" in capsys.readouterr().out
+    # As if the process had died before the end of the run was told, and the database were lost.
+    before = arena.rows("model_usage")
+    assert sum(line["requests"] for line in before) == 10
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as journal, journal:
+        journal.execute("DELETE FROM events WHERE kind = 'RunFinished'")
+    (tmp_path / "mixseek.db").unlink()
+    async with AggregationStore(tmp_path) as store:
+        await store.get_leader_board()
+    assert arena.rows("model_usage") == before
 
 
 @pytest.mark.parametrize(

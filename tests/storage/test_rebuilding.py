@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import random
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,24 @@ async def test_the_rows_of_every_execution_come_back_as_the_runs_wrote_them(
     assert all_rows(tmp_path) == before
     assert "was missing and is made from journal.db" in caplog.text
     assert "2 executions" in caplog.text
+
+
+async def test_a_journal_that_begins_in_the_middle_of_a_run_takes_no_row_away(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await play_all_that_can_happen(tmp_path, server, monkeypatch)
+    before = all_rows(tmp_path)
+    # As when the journal is removed while it is in use, and another begins.
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as journal, journal:
+        journal.execute(
+            "DELETE FROM events WHERE position <= (SELECT min(position) FROM events WHERE kind = 'RoundFinished')"
+        )
+    async with AggregationStore(tmp_path) as store:
+        await store.rebuild()
+    assert all_rows(tmp_path) == before
+    (tmp_path / "mixseek.db").unlink()
+    await touch(tmp_path)
+    assert all_rows(tmp_path)["leader_board"]
 
 
 # --- without any model ------------------------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ def _words(event: Event) -> str | None:  # noqa: C901  # a table, one line for e
         case TeamFailed():
             return "failed" if event.best is None else f"failed; its best round counts, {_score(event.best.score)}"
         case TeamFinished(best=best):
-            return f"finished, {_score(best.score)} in round {best.round_number}, {best.exit_reason}"
+            return f"finished, {_score(best.score)} in round {best.round_number}, {event.words}"
         case RunFinished(summary=summary):
             told = f"{summary.completed_teams} of {counted(summary.total_teams, 'team')} finished"
             return f"execution {event.execution_id}: {told} in {summary.total_execution_time_seconds:.1f} s"

@@ -94,7 +94,7 @@ def words_of(event: Event) -> str | None:  # noqa: C901  # a table, one line for
             kept = "" if event.best is None else f"; its best finished round counts, {_score(event.best.score)}"
             return f"failed: {_short(event.reason)}{kept}"
         case TeamFinished():
-            return f"finished, {_score(event.best.score)} in round {event.best.round_number}, {event.best.exit_reason}"
+            return f"finished, {_score(event.best.score)} in round {event.best.round_number}, {event.words}"
         case BudgetLow():
             return event.words
         case RunFinished():

@@ -140,6 +140,8 @@ def _print_rounds(record: ExecutionRecord, *, in_full: bool) -> None:
                 print_line(f"  {line if in_full else _short(line)}")
             if in_full:
                 _print_work(one)
+        if team.shortage:
+            print_line(f"{team.team_name} ended: {team.shortage}")
         if team.error or team.rounds:
             print_line()
 

@@ -526,10 +526,13 @@ class _Execution:
             else:
                 self._results.append(best)
                 self._note(controller, status="completed", completed_at=utc_now())
-                if best.exit_reason == "budget_exhausted":
+                broken_off = {}
+                if controller.ran_out_because is not None:
                     await self._keep_usage(team_id)
+                    usage = self._run.meter.bill(team_id=team_id)
+                    broken_off = {"reason": controller.ran_out_because, "usage": usage}
                 reach("team.before_end")
-                await self._tell_the_end(TeamFinished(**self._where(controller), best=best))
+                await self._tell_the_end(TeamFinished(**self._where(controller), best=best, **broken_off))
             finally:
                 purses.leave(team_id)
 

@@ -102,7 +102,8 @@ def _bill(record: ExecutionRecord) -> str:
 
 def _team(team: TeamRecord) -> str:
     failed = f"Failed: {_inline(team.error)}" if team.error else ""
-    parts = [f"## {_inline(team.team_name)} ({_inline(team.team_id)})", failed, *map(_round, team.rounds)]
+    ended = f"Ended: {_inline(team.shortage)}" if team.shortage else ""
+    parts = [f"## {_inline(team.team_name)} ({_inline(team.team_id)})", failed, ended, *map(_round, team.rounds)]
     return "\n\n".join(part for part in parts if part)
 
 

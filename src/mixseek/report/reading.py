@@ -225,6 +225,8 @@ class _Kept:
     """Whether it was gone on with after its last end, and has no other end yet."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """Why teams failed."""
+    shortages: Mapping[str, str] = field(default_factory=dict)
+    """What budgets could not pay for that ended teams in the middle of a round."""
     members: Mapping[_Place, tuple[MemberCall, ...]] = field(default_factory=dict)
     open_rounds: Mapping[_Place, RoundRecord] = field(default_factory=dict)
     """Rounds as far as they came: when they began, and what was submitted."""
@@ -260,7 +262,8 @@ class _Kept:
 
 
 async def _read_journal(journal: Journal, execution_id: str, *, members: bool = True) -> _Kept:
-    events = await journal.events(execution_id, kinds=("RunStarted", "RunResumed", *_ENDS, "TeamStarted", "TeamFailed"))
+    kinds = ("RunStarted", "RunResumed", *_ENDS, "TeamStarted", "TeamFinished", "TeamFailed")
+    events = await journal.events(execution_id, kinds=kinds)
     by_kind = {event.kind: event for event in events}
     # A run that goes on after an interruption has an end again when it is told of one.
     ends = [event for event in events if event.kind in ("RunResumed", *_ENDS)]
@@ -269,20 +272,21 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
         started=by_kind.get("RunStarted"),
         summary=_told(latest).get("summary") if latest else None,
         is_resumed=latest is not None and latest.kind == "RunResumed",
-        failures=_failures(events),
+        failures=_reasons(events, "TeamFailed"),
+        shortages=_reasons(events, "TeamFinished"),
         members=_by_place(await journal.member_calls(execution_id)) if members else {},
     )
 
 
-def _failures(events: Iterable[JournalEvent]) -> dict[str, str]:
-    """Why teams failed that did not begin again since."""
-    failures: dict[str, str] = {}
+def _reasons(events: Iterable[JournalEvent], kind: str) -> dict[str, str]:
+    """What was told when teams ended so that did not begin again since."""
+    reasons: dict[str, str] = {}
     for event in events:
         if event.kind == "TeamStarted":
-            failures.pop(str(event.team_id), None)
-        elif event.kind == "TeamFailed":
-            failures[str(event.team_id)] = _told(event)["reason"]
-    return failures
+            reasons.pop(str(event.team_id), None)
+        elif event.kind == kind and (reason := _told(event).get("reason")) is not None:
+            reasons[str(event.team_id)] = reason
+    return reasons
 
 
 def _has_budget(configuration: Any) -> bool:
@@ -466,6 +470,7 @@ def _team(team_id: str, name: str, rounds: Mapping[int, RoundRecord], stored: Ex
         best_round=final or best_round,
         exit_reason=next(filter(None, (_exit_reason(row["exit_reason"]) for row in rows)), None),
         error=kept.failures.get(team_id),
+        shortage=kept.shortages.get(team_id),
         rounds=tuple(rounds[number] for number in sorted(rounds)),
     )
 

@@ -88,6 +88,8 @@ class TeamRecord(Record):
     exit_reason: ExitReason | None = None
     error: str | None = None
     """Why the team failed, if it did."""
+    shortage: str | None = None
+    """What its budget could not pay for, if that ended it in the middle of a round."""
     rounds: tuple[RoundRecord, ...] = ()
 
     @property

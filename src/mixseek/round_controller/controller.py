@@ -176,6 +176,8 @@ class RoundController:
         self._exit_reason: ExitReason = "max_rounds_reached"
         self._attempt = 0
         self._user_prompt = task.user_prompt
+        self.ran_out_because: str | None = None
+        """What its budget could not pay for in the middle of a round that was broken off."""
         self.stood_still = 0.0
         """Seconds in which the team's time stood still, because its calls waited for their turn at a provider."""
 
@@ -260,11 +262,11 @@ class RoundController:
             while await self._goes_on():
                 reach("round.between")
                 await self._play(len(self._history) + 1)
-        except BudgetExhaustedError:
+        except BudgetExhaustedError as error:
             # The round that was broken off costs nobody a result: the best one before it counts.
             if self.standing is None and self._last_unscored() is None:
                 raise
-            self._exit_reason = "budget_exhausted"
+            self._exit_reason, self.ran_out_because = "budget_exhausted", str(error)
         return await self.finish(self._exit_reason)
 
     async def _goes_on(self) -> bool:

@@ -126,13 +126,14 @@ class _Tables:
 
     def judged(self, team_id: str, at: datetime, told: Mapping[str, Any]) -> None:
         key = tuple(round_key(self.execution_id, team_id, told["round_number"]).values())
-        before = self._rows[ROUND_STATUS, key]
+        self._put(*map(usage_row, _usage(told["usage"])))
+        before = self._rows.get((ROUND_STATUS, key))
+        if before is None:
+            return  # a journal that was lost while it was in use begins in the middle
         judgment = ImprovementJudgment.model_validate(told["judgment"])
         times = {name: before[name] for name in ("team_name", "round_started_at", "round_ended_at")}
         who = {"execution_id": self.execution_id, "team_id": team_id, "round_number": told["round_number"]}
-        self._put(
-            round_status_row(**who, **times, **judgment.model_dump(), at=at), *map(usage_row, _usage(told["usage"]))
-        )
+        self._put(round_status_row(**who, **times, **judgment.model_dump(), at=at))
 
     def ended(self, team_id: str, _: datetime, told: Mapping[str, Any]) -> None:
         if told["best"] is not None:
