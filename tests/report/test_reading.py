@@ -163,7 +163,12 @@ async def interrupted(root: Path) -> str:
         script.on(Match("leader-a"), ["first answer", "second answer"])
         script.on(Match("judge", contains="second answer"), _never_scores(reached))
 
-    task = asyncio.create_task(play(root, prepare=prepare, execution_id="cut-short", teams=1, members=0))
+    prices = "".join(
+        f'[prices."scripted:{model}"]\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n'
+        for model in ("leader-a", "judge", "judgment")
+    )
+    playing = play(root, prepare=prepare, execution_id="cut-short", teams=1, members=0, orchestrator=prices)
+    task = asyncio.create_task(playing)
     await asyncio.wait_for(reached.wait(), timeout=60)
     assert is_playing(Workspace(root).database, "cut-short")
     [line] = await list_executions(Workspace(root))
@@ -189,6 +194,16 @@ async def test_a_run_that_goes_on_or_was_interrupted_is_unfinished_and_told_as_f
     assert second.started_at is not None
     assert [(line.role, line.requests) for line in second.bill] == [("leader", 1)], "no table has it, the journal does"
     assert record.usage.requests == 5
+
+
+async def test_the_list_has_the_cost_of_rounds_that_did_not_end(tmp_path: Path) -> None:
+    execution_id = await interrupted(tmp_path)
+    [line] = await list_executions(Workspace(tmp_path))
+    record = await load_execution(Workspace(tmp_path), execution_id)
+    ended = sum(one.cost_usd or 0 for one in record.teams[0].rounds[0].bill)
+    assert line.cost_usd is not None
+    assert line.cost_usd == pytest.approx(record.cost_usd)
+    assert line.cost_usd > ended > 0
 
 
 async def test_an_execution_that_was_gone_on_with_has_no_status_of_before(tmp_path: Path) -> None:

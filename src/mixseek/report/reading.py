@@ -167,13 +167,16 @@ async def _line(
 ) -> ExecutionLine:
     known = stored or StoredExecution(execution_id=execution_id)
     status: Status | None = known.status
-    seconds = known.seconds
+    seconds, cost_usd = known.seconds, known.cost_usd
     if status != "completed" and journal is not None:
         # The last write may have failed, and an interrupted run has none; the journal then still has the end. One that
         # ended with teams that failed may have been gone on with.
         kept = await _if_readable(_read_journal(journal, execution_id, members=False), _Kept())
         if status is None or kept.is_resumed:
             status, seconds = kept.status, kept.seconds
+            # The tables have no line yet of a round that did not end.
+            if bill := await _if_readable(journal.bill(execution_id), []):
+                cost_usd = _cost(bill)
     return ExecutionLine(
         execution_id=execution_id,
         user_prompt=known.user_prompt or (run.user_prompt if run else ""),
@@ -184,7 +187,7 @@ async def _line(
         total_teams=run.total_teams if run else known.total_teams,
         best_team=known.best_team,
         best_score=known.best_score,
-        cost_usd=known.cost_usd,
+        cost_usd=cost_usd,
         names_no_file=run is not None and run.config_file is None,
     )
 
