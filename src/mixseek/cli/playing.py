@@ -13,7 +13,7 @@ from mixseek.cli.live import showing
 from mixseek.cli.output import Format, warn
 from mixseek.cli.progress import Progress
 from mixseek.cli.report_file import ReportFile
-from mixseek.cli.summary import print_summary, tell_of_interruption
+from mixseek.cli.summary import print_summary, tell_of_failures, tell_of_interruption
 from mixseek.config.manager import RunSettings
 from mixseek.errors import StorageError
 from mixseek.events import Listener
@@ -86,10 +86,12 @@ def leave_with(played: Played, wanted: Wanted, redactor: Redactor) -> NoReturn:
     is_written = write_answer(best, wanted.answer_to)
     has_begun = progress.execution_id is not None
     is_told = wanted.page is None or not has_begun or wanted.page.save(summary.execution_id)
+    given = None if wanted.workspace is None else str(wanted.workspace)
     if summary.interrupted:
-        given = None if wanted.workspace is None else str(wanted.workspace)
         tell_of_interruption(summary, has_begun=has_begun, workspace=given)
         leave_interrupted()
+    if summary.failed_teams_info:
+        tell_of_failures(summary, workspace=given)
     raise typer.Exit(exit_code(summary, is_written=is_written and is_told))
 
 

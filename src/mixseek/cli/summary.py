@@ -13,7 +13,7 @@ from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
 from mixseek.redaction import Redactor
 from mixseek.report.summing import by_model, by_team_round_and_role, lost_words
 
-__all__ = ["print_summary", "tell_of_interruption"]
+__all__ = ["print_summary", "tell_of_failures", "tell_of_interruption"]
 
 Scores = Mapping[str, Mapping[int, float | None]]
 """For each team the scores of its rounds by their number."""
@@ -49,6 +49,14 @@ def tell_of_interruption(summary: ExecutionSummary, *, has_begun: bool, workspac
     else:
         warn(f"mixseek: interrupted before any round of execution {summary.execution_id} was finished and scored")
     warn("mixseek: this goes on with it, and pays for nothing twice:")
+    warn(f"  mixseek resume {summary.execution_id}{place}")
+
+
+def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None) -> None:
+    """Say on standard error how teams that failed can go on."""
+    place = "" if workspace is None else f" -w {workspace}"
+    failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
+    warn(f"mixseek: {failed} on with this, and nothing is paid for twice:")
     warn(f"  mixseek resume {summary.execution_id}{place}")
 
 
