@@ -419,3 +419,17 @@ def test_a_dry_run_finds_what_only_making_the_members_tells(workspace: Path, ser
         "configs/agents/team-a.toml: team.members[0].tool_settings.web_fetch.backend: 'loopback:m' has no" in ran.stderr
     )
     assert not (workspace / "mixseek.db").exists()
+
+
+def test_what_a_model_that_reasons_does_not_take_is_left_out_without_a_word(
+    workspace: Path, server: ModelServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    (workspace / "configs/judgment.toml").write_text('model = "openai:gpt-5-mini"\n')
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "no-key-of-anybody")
+    ran = _run_apart(workspace, TASK)
+    assert ran.returncode == 0, ran.stderr
+    assert server.bill.models["gpt-5-mini"].requests == 1
+    assert "Warning" not in ran.stderr
+    assert "Sampling" not in ran.stderr

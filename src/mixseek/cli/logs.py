@@ -21,6 +21,7 @@ import os
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -153,6 +154,8 @@ def start_logging(
     # Without any handler, Python would print warnings by itself.
     _exchange(handlers or [logging.NullHandler()])
     logging.getLogger("mixseek").setLevel(min((handler.level for handler in handlers), default=logging.ERROR))
+    # The judgment has a temperature by default, and models that reason take none: nothing that anybody has to mend.
+    warnings.filterwarnings("ignore", message="Sampling parameters")
     # What libraries tell below a warning is about themselves: an HTTP client, for one, tells of every request.
     logging.root.setLevel(logging.DEBUG if options.verbose else logging.WARNING)
 
