@@ -14,10 +14,12 @@ from mixseek.errors import ConfigurationError, DatabaseReadError
 from mixseek.events import Event, TeamFinished
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import MemberSubmission, RoundState
+from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.testing import ModelCall, ModelServer, write_workspace
 from soak.arena import TASK, Arena, Played, Team
 from tests.processes import holder_of
 
+EIGHTY = {"evaluator_comment": "", "score": 80}
 LONE = [Team("alpha", members=0)]
 ALONE = [*LONE, Team("beta", scores=(60, 65), members=0)]
 
@@ -348,6 +350,21 @@ async def test_results_are_returned_even_if_the_summary_cannot_be_written_and_a_
     assert [(each.team_id, each.score) for each in resumed.team_results] == [("alpha", 70)]
     assert [row["status"] for row in arena.rows("execution_summary")] == ["completed"]
     assert server.bill.total.requests == asked
+
+
+async def test_of_equal_teams_the_summary_names_the_same_best_as_the_leader_board(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = scripted(tmp_path, server, orchestrator="max_rounds = 3\nmax_retries_per_team = 0\n")
+    server.on("judge", lambda call: "no score" if "beta answer of round 2" in call.text else EIGHTY)
+    server.fault(401, model="leader-alpha", contains="answer of round 1")
+    played = await arena.play()
+    assert len(played.summary.failed_teams_info) == 2
+    async with AggregationStore(tmp_path) as store:
+        ranking = await store.get_leaderboard_ranking_by_execution(played.summary.execution_id)
+    # A submission that nobody could score is on the board, so beta has the later round.
+    assert [(each.team_id, each.latest_round) for each in ranking] == [("beta", 2), ("alpha", 1)]
+    assert [each.team_id for each in played.summary.team_results] == ["beta", "alpha"]
 
 
 # --- being cancelled --------------------------------------------------------------------------------------------------

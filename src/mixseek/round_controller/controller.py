@@ -173,6 +173,7 @@ class RoundController:
         self._entries: list[LeaderBoardEntry] = []
         self._decided: dict[int, bool] = {}
         self._unscored: _Submitted | None = None
+        self._unscored_entry: LeaderBoardEntry | None = None
         self._exit_reason: ExitReason = "max_rounds_reached"
         self._attempt = 0
         self._user_prompt = task.user_prompt
@@ -343,6 +344,7 @@ class RoundController:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
             entry = self._entry(state)
             usage = await self._write(entry, state)
+            self._unscored_entry = entry
             await self._run.tell_for_good(
                 SubmissionUnscored(**self._where(), state=state, entry=entry, usage=usage, reason=str(error))
             )
@@ -476,8 +478,9 @@ class RoundController:
 
     @property
     def standing(self) -> Standing | None:
-        """Where the team stands by its finished rounds; None without a scored one."""
-        return standing_of(self._entries)
+        """Where the team stands by its rounds on the leader board; None without a scored one."""
+        unscored = [] if self._unscored_entry is None else [self._unscored_entry]
+        return standing_of([*self._entries, *unscored])
 
     async def _record(self, state: RoundState, submissions: list[MemberSubmission], *, failed: bool = False) -> None:
         entry = self._entry(state)
@@ -487,7 +490,7 @@ class RoundController:
             self._entries.append(entry)
             self.update_round_state(state)
             # Not before it is kept: a team that is tried again has to find its submission, or it would be paid twice.
-            self._unscored = None
+            self._unscored = self._unscored_entry = None
             self._run.purses.round_finished(self._team.team_id)
             told = {**self._where(), "state": state, "entry": entry, "usage": usage}
             return RoundFailed(**told, reason=state.evaluation_feedback) if failed else RoundFinished(**told)
