@@ -73,6 +73,25 @@ def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
     assert server.bill.total.requests == 0
 
 
+@pytest.mark.parametrize(
+    ("longest", "told"),
+    [
+        ("", "enough for the low estimate, but not beside the 8,6"),
+        ("max_output_tokens = 200\n", "enough for the low estimate, not for the high one"),
+    ],
+)
+def test_a_dry_run_reckons_with_what_calls_set_aside_and_with_the_budgets_of_teams(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str], longest: str, told: str
+) -> None:
+    place = _workspace(tmp_path, server, f"max_tokens = 8000\n{longest}")
+    with (place / "configs/agents/team-a.toml").open("a") as file:
+        file.write("\n[team.budget]\nmax_requests = 5\n")
+    code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", str(place), "--dry-run")
+    assert code == 0
+    assert f"  budget of 8,000 tokens: {told}" in out
+    assert "  budget of 5 calls of Team A: less than the low estimate: teams will stop early" in out
+
+
 def test_a_dry_run_names_models_without_a_price_and_prices_without_a_model(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

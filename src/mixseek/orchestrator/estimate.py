@@ -4,15 +4,16 @@ Nobody knows how long models will answer or how often leaders ask their members;
 short one and a long one, and each says what it assumes. The long one is no bound: a budget is.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mixseek.amounts import counted, limit_words
+from mixseek.amounts import amount_words, counted, limit_words
 from mixseek.config.checks import type_of_metric
 from mixseek.config.manager import RunSettings
 from mixseek.config.schema import BudgetSettings, EvaluatorSettings, TeamSettings
 from mixseek.llm.prices import PriceList
+from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
 from mixseek.metrics import CODE_METRICS
 
 __all__ = ["Course", "Estimate", "Taken", "estimate", "first_round"]
@@ -113,10 +114,11 @@ class Estimate:
 
 def estimate(settings: RunSettings, task_bytes: int | None, prices: PriceList) -> Estimate:
     """What a run by these settings may take for a task of so many bytes, what comes with it included."""
-    low, high = (_run(settings, task_bytes, course, prices) for course in (_LOW, _HIGH))
+    size = _UNKNOWN_TASK_BYTES if task_bytes is None else task_bytes
+    low, high = (_run(settings, settings.teams, size, course, prices) for course in (_LOW, _HIGH))
     models = set(_models(settings))
-    size = counted(_UNKNOWN_TASK_BYTES if task_bytes is None else task_bytes, "byte")
-    known = f"a task of {size}" if task_bytes is None else f"the task has {size}"
+    told = counted(size, "byte")
+    known = f"a task of {told}" if task_bytes is None else f"the task has {told}"
     return Estimate(
         low,
         high,
@@ -128,7 +130,7 @@ def estimate(settings: RunSettings, task_bytes: int | None, prices: PriceList) -
         ),
         tuple(sorted(model for model in models if prices.estimate(model, 1, 1) is None)),
         tuple(sorted(settings.orchestrator.prices.keys() - models)),
-        tuple(_against(settings.orchestrator.budget, low, high)),
+        tuple(_against_budgets(settings, size, prices)),
     )
 
 
@@ -140,33 +142,37 @@ def first_round(settings: RunSettings, team: TeamSettings, task_bytes: int, pric
 # --- the course of a run ----------------------------------------------------------------------------------------------
 
 
-def _run(settings: RunSettings, task_bytes: int | None, course: Course, prices: PriceList) -> Taken:
-    size = _UNKNOWN_TASK_BYTES if task_bytes is None else task_bytes
+def _run(
+    settings: RunSettings, teams: Iterable[TeamSettings], task_bytes: int, course: Course, prices: PriceList
+) -> Taken:
     orchestrator = settings.orchestrator
     rounds = orchestrator.max_rounds if course.plays_all_rounds else orchestrator.min_rounds
     taken = Taken()
-    for team in settings.teams:
+    for team in teams:
         for number in range(1, rounds + 1):
-            taken += _round(settings, team, number, size, course, prices)
+            taken += _round(settings, team, number, task_bytes, course, prices)
     return taken
 
 
 def _round(
     settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course, prices: PriceList
 ) -> Taken:
-    task, answer = task_bytes // _BYTES_A_TOKEN, course.answer(team.leader.max_tokens)
-    carried = (number - 1) * (answer + course.comment_tokens)
-    asked = [
-        *_leader(team, task + carried, course),
-        *_members(team, task, course),
-        *(_judges(settings.evaluator, task + answer, course) if settings.is_scored else ()),
-        *_judgment(settings, number, task + carried + answer, course),
-    ]
-    return sum((_call(prices, *one) for one in asked), start=Taken())
+    asked = _asked(settings, team, number, task_bytes, course)
+    return sum((Taken(1, read, said, prices.estimate(model, read, said)) for model, read, said in asked), start=Taken())
 
 
 _Asked = tuple[str, int, int]
 """A model, what it reads and what it answers."""
+
+
+def _asked(settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course) -> Iterator[_Asked]:
+    task, answer = task_bytes // _BYTES_A_TOKEN, course.answer(team.leader.max_tokens)
+    carried = (number - 1) * (answer + course.comment_tokens)
+    yield from _leader(team, task + carried, course)
+    yield from _members(team, task, course)
+    if settings.is_scored:
+        yield from _judges(settings.evaluator, task + answer, course)
+    yield from _judgment(settings, number, task + carried + answer, course)
 
 
 def _leader(team: TeamSettings, read: int, course: Course) -> Iterator[_Asked]:
@@ -211,10 +217,6 @@ def _instruction(text: str | None) -> int:
     return _DEFAULT_INSTRUCTION_TOKENS if text is None else len(text.encode()) // _BYTES_A_TOKEN
 
 
-def _call(prices: PriceList, model: str, read: int, answered: int) -> Taken:
-    return Taken(1, read, answered, prices.estimate(model, read, answered))
-
-
 def _models(settings: RunSettings) -> Iterator[str]:
     for team in settings.teams:
         yield from (team.leader.model, *team.leader.fallback_models)
@@ -228,22 +230,71 @@ def _models(settings: RunSettings) -> Iterator[str]:
 # --- and the budget ---------------------------------------------------------------------------------------------------
 
 
-def _against(budget: BudgetSettings | None, low: Taken, high: Taken) -> Iterable[str]:
+def _against_budgets(settings: RunSettings, task_bytes: int, prices: PriceList) -> Iterator[str]:
+    run = settings.orchestrator.budget
+    yield from _against(run, "", settings, settings.teams, task_bytes, prices)
+    for team in settings.teams:
+        whose = f" of {team.team_name}"
+        yield from _against(team.budget, whose, settings, [team], task_bytes, prices)
+
+
+def _against(
+    budget: BudgetSettings | None,
+    whose: str,
+    settings: RunSettings,
+    teams: Sequence[TeamSettings],
+    task_bytes: int,
+    prices: PriceList,
+) -> Iterator[str]:
+    """How a budget that pays for these teams stands to each course."""
     if budget is None:
         return
+    low, high = (_run(settings, teams, task_bytes, course, prices) for course in (_LOW, _HIGH))
+    reserved = _reserved(budget, settings, teams, task_bytes, prices)
     for limit in ("max_cost_usd", "max_tokens", "max_requests"):
         allowed = getattr(budget, limit)
         if allowed is not None:
-            yield f"{limit_words(limit, allowed)}: {_stands(low.of(limit), high.of(limit), allowed)}"
+            stands = _stands(limit, low.of(limit), high.of(limit), reserved[limit], allowed)
+            yield f"{limit_words(limit, allowed)}{whose}: {stands}"
     if budget.max_seconds is not None:
-        yield f"{limit_words('max_seconds', budget.max_seconds)}: how long models take is not estimated"
+        yield f"{limit_words('max_seconds', budget.max_seconds)}{whose}: how long models take is not estimated"
 
 
-def _stands(low: float | None, high: float | None, allowed: float) -> str:
+def _reserved(
+    budget: BudgetSettings,
+    settings: RunSettings,
+    teams: Sequence[TeamSettings],
+    task_bytes: int,
+    prices: PriceList,
+) -> dict[str, float]:
+    """The most that one call sets aside until its answer is there: a longest answer at its price."""
+    run = settings.orchestrator.budget
+    longest = budget.max_output_tokens or (run and run.max_output_tokens) or DEFAULT_MAX_OUTPUT_TOKENS
+    wordy = replace(_LOW, answer_tokens=longest, comment_tokens=longest)
+    bounds = [
+        (model, read, said)
+        for team in teams
+        for (model, read, _), (_, _, said) in zip(
+            *(_asked(settings, team, 1, task_bytes, course) for course in (_LOW, wordy)), strict=True
+        )
+    ]
+    return {
+        "max_cost_usd": max(prices.estimate(*bound) or 0.0 for bound in bounds),
+        "max_tokens": max(read + said for _, read, said in bounds),
+        "max_requests": 0,
+    }
+
+
+def _stands(limit: str, low: float | None, high: float | None, reserved: float, allowed: float) -> str:
     if low is None or high is None:
         return "a price is not known"
-    if high <= allowed:
+    if high + reserved <= allowed:
         return "enough for the high estimate"
-    if low <= allowed:
+    if low + reserved <= allowed:
         return "enough for the low estimate, not for the high one: teams may stop early with their best round"
+    if low <= allowed:
+        return (
+            f"enough for the low estimate, but not beside the {amount_words(limit, reserved)} that a call sets aside "
+            "for a long answer: teams will stop early, and some may have no result; max_output_tokens makes it less"
+        )
     return "less than the low estimate: teams will stop early, and some may have no result"
