@@ -26,7 +26,7 @@ from threading import RLock
 from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar, cast
 
-from mixseek.errors import PluginError
+from mixseek.errors import ConfigurationError, PluginError
 
 __all__ = [
     "ENTRY_POINT_GROUP",
@@ -34,6 +34,7 @@ __all__ = [
     "Registry",
     "load_entry_points",
     "load_function",
+    "make",
     "members",
     "metrics",
     "providers",
@@ -184,6 +185,16 @@ def load_function(target: str, *, root: Path | None = None) -> Callable[..., Any
     return cast("Callable[..., Any]", found)
 
 
+def make(found: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """What a class makes of its settings; whatever a stranger's constructor raises is told in its own words."""
+    try:
+        return found(*arguments, **options)
+    except ConfigurationError:
+        raise
+    except (Exception, SystemExit) as error:  # as with modules; a constructor must not end the program either
+        raise PluginError(f"class {found.__name__!r} cannot be made: {_tell(error)}") from error
+
+
 def _near(name: str, module: ModuleType) -> str:
     """The function of a module whose name is most like this one, in words."""
     functions = [other for other, found in vars(module).items() if callable(found) and not isinstance(found, type)]
@@ -229,5 +240,5 @@ def _import_file(path: Path) -> ModuleType:
         return module
 
 
-def _tell(error: Exception) -> str:
+def _tell(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -274,6 +274,25 @@ def plugin_that_raises(place: Place) -> None:
 
 
 @mistake(*EXEC)
+def members_that_cannot_be_made(place: Place) -> None:
+    place.write(
+        "agents.py",
+        "from mixseek.agents.member import BaseMemberAgent\n"
+        "class Indexed(BaseMemberAgent):\n"
+        "    def __init__(self, config):\n"
+        "        super().__init__(config)\n"
+        "        self.index = config.metadata['index']\n"
+        "    async def execute(self, task, context=None, **kwargs): ...\n"
+        "class Exiting(Indexed):\n"
+        "    def __init__(self, config):\n"
+        "        raise SystemExit('no licence')\n",
+    )
+    for name in ("Indexed", "Exiting"):
+        own = f'plugin = {{ path = "agents.py", agent_class = "{name}" }}'
+        place.add(TEAM, f'\n[[team.members]]\nname = "{name}"\ntype = "custom"\nmodel = "loopback:m"\n{own}\n')
+
+
+@mistake(*EXEC)
 def template_mistake(place: Place) -> None:
     place.write("configs/prompt_builder.toml", '[prompt_builder]\nteam_user_prompt = "{{ user_promt }}"\n')
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mixseek.errors import ConfigurationError
 from mixseek.testing import ModelServer
 from soak.arena import Arena, Played, Team
 
@@ -91,12 +92,29 @@ class NotReady(Good):
 class NeverClean(Good):
     async def cleanup(self):
         raise OSError("cannot let go")
+
+
+class NeedsAnIndex(Good):
+    def __init__(self, config):
+        super().__init__(config)
+        self.index = config.metadata["index"]
+
+
+class Exits(Good):
+    def __init__(self, config):
+        raise SystemExit("no licence")
+
+
+class ForgetsItsSettings(Good):
+    def __init__(self, config):
+        self.settings = config
 """
 
 METRICS = """
 import asyncio
 
 from mixseek.evaluator.metrics import BaseMetric
+from mixseek.evaluator.metrics.base import CodeMetric, Measured, MetricOptions
 from mixseek.models.evaluation_result import MetricScore
 
 
@@ -127,6 +145,26 @@ class CancelsItself(BaseMetric):
 class GivesNothing(BaseMetric):
     async def evaluate(self, user_query, submission, **kwargs):
         return 50
+
+
+class NeedsAFile(GivesNothing):
+    def __init__(self):
+        raise RuntimeError("no model file")
+
+
+class Exits(GivesNothing):
+    def __init__(self):
+        raise SystemExit("no licence")
+
+
+class ForgetsItsOptions(CodeMetric):
+    Options = MetricOptions
+
+    def __init__(self, options):
+        self.most = 3
+
+    def measure(self, submission, reference):
+        return Measured(50, "fine")
 """
 
 
@@ -224,6 +262,26 @@ async def test_a_member_that_cannot_clean_up_costs_nobody_a_result(
     assert "cannot let go" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("NeedsAnIndex", "class 'NeedsAnIndex' cannot be made: KeyError: 'index'"),
+        ("Exits", "class 'Exits' cannot be made: SystemExit: no licence"),
+        (
+            "ForgetsItsSettings",
+            "class 'ForgetsItsSettings' does not keep its settings: call super().__init__(config) first",
+        ),
+    ],
+)
+async def test_a_member_that_cannot_be_made_is_told_with_its_file_before_a_call(
+    tmp_path: Path, server: ModelServer, name: str, words: str
+) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        await with_member(tmp_path, server, name)
+    assert str(told.value) == f"configs/agents/0.toml: team.members[0].plugin: {words}"
+    assert not server.requests
+
+
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +351,26 @@ async def test_a_metric_that_gives_no_score_ends_the_team(tmp_path: Path, server
     arena, played = await with_metric(tmp_path, server, "GivesNothing")
     assert played.failure("alpha") == "metric 'My own' gave no MetricScore but int"
     assert [row["score"] for row in arena.rows("leader_board")] == [None]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("NeedsAFile", "class 'NeedsAFile' cannot be made: RuntimeError: no model file"),
+        ("Exits", "class 'Exits' cannot be made: SystemExit: no licence"),
+        (
+            "ForgetsItsOptions",
+            "class 'ForgetsItsOptions' does not keep its options: call super().__init__(options) first",
+        ),
+    ],
+)
+async def test_a_metric_that_cannot_be_made_is_told_with_its_file_before_a_call(
+    tmp_path: Path, server: ModelServer, name: str, words: str
+) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        await with_metric(tmp_path, server, name)
+    assert str(told.value) == f"configs/evaluator.toml: metrics[1]: {words}"
+    assert not server.requests
 
 
 async def test_a_team_whose_task_is_cancelled_from_inside_does_not_vanish(tmp_path: Path, server: ModelServer) -> None:

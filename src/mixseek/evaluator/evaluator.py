@@ -23,6 +23,7 @@ from pydantic_ai import UserContent
 from mixseek import plugins
 from mixseek.config.checks import needs_reference, options_model, type_of_metric
 from mixseek.config.layers import show_path
+from mixseek.config.manager import problems_within
 from mixseek.config.problems import faults_of
 from mixseek.config.schema import (
     EvaluatorSettings,
@@ -36,6 +37,7 @@ from mixseek.errors import (
     ConfigurationError,
     EvaluationError,
     MixSeekError,
+    PluginError,
     Problem,
     WorkspaceNotFoundError,
 )
@@ -101,7 +103,7 @@ class Evaluator:
         self._builder = UserPromptBuilder(settings=prompt_builder_settings or PromptBuilderSettings())
         self._hub = hub or current_hub()
         self._workspace = workspace
-        self._metrics = [self._made(metric) for metric in settings.metrics]
+        self._metrics = [self._placed(number, metric) for number, metric in enumerate(settings.metrics)]
 
     def register_custom_metric(self, name: str, metric: BaseMetric) -> None:
         """Use ``metric`` for every entry of the settings whose name or type is ``name``."""
@@ -198,13 +200,25 @@ class Evaluator:
 
     # --- making the metrics -------------------------------------------------------------------------------------------
 
+    def _placed(self, number: int, entry: MetricSettings) -> _Weighed:
+        """A metric as it is used; of one that cannot be made, the place in its file is told."""
+        try:
+            return self._made(entry)
+        except PluginError as error:
+            raise PluginError(problems_within(self.settings, ("metrics", number), error)) from error
+
     def _made(self, entry: MetricSettings) -> _Weighed:
         found = self._class_of(entry)
         options = self._options(entry, options_model(found))
         # A metric that offers a model of its options is made with one of these, which no signature can say.
         make = cast("Callable[..., BaseMetric]", found)
-        metric = make(**entry.options) if options is None else make(options)
-        options = metric.options if isinstance(metric, CodeMetric) else options
+        metric = plugins.make(make, **entry.options) if options is None else plugins.make(make, options)
+        if isinstance(metric, CodeMetric):
+            if not hasattr(metric, "options"):
+                raise PluginError(
+                    f"class {found.__name__!r} does not keep its options: call super().__init__(options) first"
+                )
+            options = metric.options
         if isinstance(metric, LLMJudgeMetric):
             metric.judge, metric.texts = self._judge(entry), self._builder.texts
         weight = 1 / len(self.settings.metrics) if entry.weight is None else entry.weight

@@ -80,7 +80,7 @@ from mixseek.round_controller.restored import RestoredTeam
 from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
 from mixseek.round_controller.uncut import uncut
 from mixseek.storage.aggregation_store import AggregationStore
-from mixseek.templating import TEXTS
+from mixseek.templating import TEXTS, Texts
 from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -144,9 +144,7 @@ class RoundController:
             providers=ConfigurationManager(self._place).get_providers_settings(),
         )
         texts = TEXTS[prompt_builder_settings.language]
-        self._members = [
-            MemberAgentFactory.create_agent(each, workspace=self._place, texts=texts) for each in self._team.members
-        ]
+        self._members = self._made_members(texts)
         self._schema = self._own_schema() or answer_schema
         self._run.purses.open(self._team.team_id, self._team.budget)
         self._check_models()
@@ -181,6 +179,19 @@ class RoundController:
         """What its budget could not pay for in the middle of a round that was broken off."""
         self.stood_still = 0.0
         """Seconds in which the team's time stood still, because its calls waited for their turn at a provider."""
+
+    def _made_members(self, texts: Texts) -> list[BaseMemberAgent]:
+        """All members; what is wrong with those that cannot be made is told at once."""
+        members: list[BaseMemberAgent] = []
+        problems: list[Problem] = []
+        for each in self._team.members:
+            try:
+                members.append(MemberAgentFactory.create_agent(each, workspace=self._place, texts=texts))
+            except ConfigurationError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigurationError(problems)
+        return members
 
     def _judges(
         self, settings: EvaluatorSettings | None, prompts: PromptBuilderSettings, beside: Sequence[UserContent]

@@ -2,7 +2,9 @@
 
 from mixseek import plugins
 from mixseek.agents.member.base import BaseMemberAgent
+from mixseek.config.manager import problems_within
 from mixseek.config.schema import MemberAgentConfig
+from mixseek.errors import PluginError
 from mixseek.records import AgentType
 from mixseek.templating import JAPANESE, Texts
 from mixseek.workspace import Workspace
@@ -23,7 +25,11 @@ class MemberAgentFactory:
         config: MemberAgentConfig, *, workspace: Workspace | None = None, texts: Texts = JAPANESE
     ) -> BaseMemberAgent:
         """The member of these settings; relative paths and modules of functions start at the workspace."""
-        agent: BaseMemberAgent = _class_of(config, workspace)(config)
+        try:
+            agent = _made(config, workspace)
+        except PluginError as error:
+            at = "type" if config.plugin is None else "plugin"
+            raise PluginError(problems_within(config, (at,), error)) from error
         agent.workspace = workspace
         agent.texts = texts
         return agent
@@ -37,6 +43,14 @@ class MemberAgentFactory:
     def get_supported_types() -> list[str]:
         """Every type a team file may name."""
         return sorted({*plugins.members, AgentType.CUSTOM.value})
+
+
+def _made(config: MemberAgentConfig, workspace: Workspace | None) -> BaseMemberAgent:
+    found = _class_of(config, workspace)
+    agent = plugins.make(found, config)
+    if not isinstance(getattr(agent, "config", None), MemberAgentConfig):
+        raise PluginError(f"class {found.__name__!r} does not keep its settings: call super().__init__(config) first")
+    return agent
 
 
 def _class_of(config: MemberAgentConfig, workspace: Workspace | None) -> type[BaseMemberAgent]:
