@@ -310,6 +310,78 @@ async def test_an_execution_can_be_given_its_id(tmp_path: Path, server: ModelSer
     assert [row["execution_id"] for row in arena.rows("leader_board")] == ["mine"]
 
 
+@pytest.mark.parametrize("journal", [True, False])
+async def test_an_id_that_was_used_is_refused_before_a_call_and_changes_nothing(
+    tmp_path: Path, server: ModelServer, journal: bool
+) -> None:
+    arena = scripted(tmp_path, server, LONE, orchestrator="max_rounds = 1")
+    first = await arena.build(journal=journal).execute(TASK, execution_id="mine")
+    kept, calls = arena.rows("leader_board"), server.bill.total.requests
+    for again in (True, False):
+        with pytest.raises(ConfigurationError) as told:
+            await arena.build(journal=again).execute("Another task.", execution_id="mine")
+        assert str(told.value) == "execution 'mine' is in this workspace already: give another id, or resume it"
+    assert (server.bill.total.requests, arena.rows("leader_board")) == (calls, kept)
+    assert [row["status"] for row in arena.rows("execution_summary")] == [first.status]
+
+
+LATE = """
+from pathlib import Path
+
+from mixseek.agents.member import BaseMemberAgent
+
+class Late(BaseMemberAgent):
+    def __init__(self, config):
+        super().__init__(config)
+        self.index = Path(__file__).with_name("index.txt").read_text()
+
+    async def execute(self, task, context=None, **kwargs): ...
+"""
+
+
+async def test_an_id_is_free_again_when_its_run_did_not_begin(tmp_path: Path, server: ModelServer) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    own = 'name = "own"\ntype = "custom"\nmodel = "loop:own"\nplugin = { path = "late.py", agent_class = "Late" }'
+    team = Team("alpha", members=0, extra=f"[[team.members]]\n{own}\n")
+    orchestrator = scripted(tmp_path, server, [team], orchestrator="max_rounds = 1").build()
+    with pytest.raises(ConfigurationError, match=r"class 'Late' cannot be made: FileNotFoundError"):
+        await orchestrator.execute(TASK, execution_id="mine")
+    (tmp_path / "index.txt").write_text("an index")
+    assert (await orchestrator.execute(TASK, execution_id="mine")).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"user_prompt": " \n"}, "the prompt is empty: give some text"),
+        ({"user_prompt": None}, "the prompt is no text but NoneType: give some text"),
+        ({"user_prompt": "do \ud800 it"}, "the prompt is not UTF-8 text"),
+        ({"execution_id": " "}, "the execution id is empty: give some text"),
+        ({"execution_id": "a\ud800"}, "the execution id is not UTF-8 text"),
+        ({"execution_id": 7}, "the execution id is no text but int: give some text"),
+        ({"timeout_seconds": 0}, "timeout_seconds: 0 is not allowed: must be a whole number from 1 up"),
+        ({"timeout_seconds": -1}, "timeout_seconds: -1 is not allowed: must be a whole number from 1 up"),
+        ({"timeout_seconds": 1.5}, "timeout_seconds: 1.5 is not allowed: must be a whole number from 1 up"),
+    ],
+)
+async def test_an_argument_that_cannot_be_used_is_told_in_one_line_before_a_call(
+    tmp_path: Path, server: ModelServer, arguments: dict[str, Any], words: str
+) -> None:
+    arena = scripted(tmp_path, server, LONE, orchestrator="max_rounds = 1")
+    with pytest.raises(ConfigurationError) as told:
+        await arena.build().execute(**{"user_prompt": TASK, **arguments})
+    assert str(told.value) == words
+    assert (server.requests, files(tmp_path) & {"mixseek.db", "journal.db"}) == ([], set())
+
+
+async def test_a_time_out_that_cannot_be_used_is_told_when_a_run_is_resumed_too(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = scripted(tmp_path, server, LONE, orchestrator="max_rounds = 1")
+    with pytest.raises(ConfigurationError, match=r"^timeout_seconds: 0 is not allowed"):
+        await arena.build().resume("mine", 0)
+
+
 async def test_the_hook_is_called_after_every_round_and_cannot_stop_a_run(
     tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:

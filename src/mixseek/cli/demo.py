@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from mixseek.cli.files import keep_out_of_git, make_directory, write
-from mixseek.cli.inputs import checked_text
 from mixseek.cli.interrupt import leave_interrupted
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, FormatOption, use_format, warn
@@ -19,6 +18,7 @@ from mixseek.cli.starters import Starter, Template
 from mixseek.cli.summary import print_summary, tell_of_interruption
 from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
+from mixseek.config.reading import checked_text
 from mixseek.errors import ConfigurationError
 from mixseek.workspace import Workspace
 

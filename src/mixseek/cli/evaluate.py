@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mixseek.cli.asking import Judges, bill_words, judges_of, metric_words, score_words, wait_for, workspace_or_none
-from mixseek.cli.inputs import ReferenceOption, checked_text, find_config, read_given, reference_text
+from mixseek.cli.inputs import ReferenceOption, find_config, read_given, reference_text
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, WorkspaceOption, print_json, print_line, rounded, use_format, warn
 from mixseek.config.manager import ConfigurationManager, redactor_of
+from mixseek.config.reading import checked_text
 from mixseek.config.schema import EvaluatorSettings
 from mixseek.records import EvaluationRequest
 from mixseek.redaction import Redactor

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mixseek.cli.output import warn
-from mixseek.config.reading import existing_file, read_text
+from mixseek.config.reading import checked_text, existing_file, read_text
 from mixseek.errors import ConfigurationError, MissingFileError
 from mixseek.workspace import Workspace
 
@@ -19,7 +19,6 @@ __all__ = [
     "PromptArgument",
     "PromptFileOption",
     "ReferenceOption",
-    "checked_text",
     "find_config",
     "given_file",
     "read_given",
@@ -81,17 +80,6 @@ def _from_standard_input(what: str, option: str) -> str:
 def _without_last_breaks(text: str) -> str:
     """As a shell does it with what a command printed: a file ends with a line break that nobody means."""
     return text.rstrip("\r\n")
-
-
-def checked_text(text: str, what: str) -> str:
-    """A text that says something and can be sent."""
-    if not text.strip():
-        raise ConfigurationError(f"the {what} is empty: give some text")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigurationError(f"the {what} is not UTF-8 text") from error
-    return text
 
 
 def reference_text(given: str | None, workspace: Workspace) -> str | None:

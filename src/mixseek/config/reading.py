@@ -21,6 +21,7 @@ from mixseek.workspace import Workspace
 __all__ = [
     "MAX_FILE_BYTES",
     "Dotenv",
+    "checked_text",
     "existing_file",
     "named_file",
     "read_bytes",
@@ -110,6 +111,19 @@ def read_text(path: Path, shown: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise _wrong(shown, f"not UTF-8 text (line {line}); save the file as UTF-8") from None
+
+
+def checked_text(text: object, what: str) -> str:
+    """A text that was given by hand: it says something, and can be sent and kept."""
+    if not isinstance(text, str):
+        raise ConfigurationError(f"the {what} is no text but {type(text).__name__}: give some text")
+    if not text.strip():
+        raise ConfigurationError(f"the {what} is empty: give some text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"the {what} is not UTF-8 text") from error
+    return text
 
 
 def referred_file(workspace: Workspace, given: str) -> Path | None:

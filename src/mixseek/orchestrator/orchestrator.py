@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from pydantic import PositiveInt, TypeAdapter, ValidationError
+
 from mixseek.config.answer_schema import load_answer_schema
 from mixseek.config.attachments import read_attachments
 from mixseek.config.manager import ConfigurationManager, RunSettings
+from mixseek.config.reading import checked_text
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
 from mixseek.crash_points import reach
 from mixseek.errors import (
@@ -82,6 +85,7 @@ __all__ = ["Orchestrator", "cost_of", "play_again"]
 logger = logging.getLogger(__name__)
 
 _LAST_WRITE_SECONDS = 3.0
+_SECONDS = TypeAdapter(PositiveInt)
 _REMEDY = "this is not what the execution was begun with: undo it, or go on all the same with --accept-changes"
 
 
@@ -129,10 +133,15 @@ class Orchestrator:
 
         ``reference`` is the text of a reference answer for metrics and judges, in place of the settings' one.
         ``attachments`` come with the task: leaders see what their models can, judges the texts.
+        An ``execution_id`` of one's own has to be new to the workspace.
         """
-        if not str(user_prompt or "").strip():
-            raise ConfigurationError("the prompt is empty: say what the teams have to do")
-        wanted = _Wanted(user_prompt, timeout_seconds, execution_id, reference, attachments)
+        wanted = _Wanted(
+            checked_text(user_prompt, "prompt"),
+            _checked_seconds(timeout_seconds),
+            None if execution_id is None else checked_text(execution_id, "execution id"),
+            reference,
+            attachments,
+        )
         return await self._play(partial(self._begin, wanted), wanted.user_prompt, wanted.execution_id)
 
     async def resume(
@@ -145,7 +154,8 @@ class Orchestrator:
         The summary's time and bill are of all processes that played it. Each team has its whole time again, or
         ``timeout_seconds``.
         """
-        begin = partial(self._begin_again, execution_id, timeout_seconds, accept_changes)
+        execution_id = checked_text(execution_id, "execution id")
+        begin = partial(self._begin_again, execution_id, _checked_seconds(timeout_seconds), accept_changes)
         return await self._play(begin, "", execution_id)
 
     async def _play(
@@ -184,6 +194,8 @@ class Orchestrator:
             update={"attachments": await asyncio.to_thread(read_attachments, wanted.attachments, self._workspace)}
         )
         run = await self._open(task.execution_id, configured, around, is_new=wanted.execution_id is None)
+        if wanted.execution_id is not None:
+            await _refuse_known(self._workspace, run)
         return self._execution(task, configured, run, wanted)
 
     async def _begin_again(
@@ -312,6 +324,17 @@ async def _refuse_unknown(workspace: Workspace, execution_id: str) -> None:
     async with Journal(workspace.journal) as journal:
         if await read_beginning(journal, execution_id) is None:
             raise _unknown(execution_id)
+
+
+async def _refuse_known(workspace: Workspace, run: Run) -> None:
+    """Two executions of one id would mix; whoever asks has its place, so that nobody else begins it meanwhile."""
+    if run.store is None:
+        return
+    async with Journal(workspace.journal) as journal:
+        if await journal.last_sequences(run.execution_id) or await run.store.knows(run.execution_id):
+            raise ConfigurationError(
+                f"execution {run.execution_id!r} is in this workspace already: give another id, or resume it"
+            )
 
 
 def _unknown(execution_id: str) -> NotResumableError:
@@ -701,6 +724,18 @@ class _Execution:
             self._is_saved = self._run.journal is None
             remedy = "" if self._is_saved else f"; mixseek resume {summary.execution_id} writes it"
             logger.exception("the summary of execution %s could not be written%s", summary.execution_id, remedy)
+
+
+def _checked_seconds(given: object) -> int | None:
+    """The time-out that somebody asks for; None stands for that of the settings."""
+    if given is None:
+        return None
+    try:
+        return _SECONDS.validate_python(given)
+    except ValidationError:
+        raise ConfigurationError(
+            f"timeout_seconds: {given!r} is not allowed: must be a whole number from 1 up"
+        ) from None
 
 
 def _task(

@@ -48,7 +48,7 @@ from mixseek.storage.result_rows import (
     usage_row,
 )
 from mixseek.storage.rows import as_dicts, json_value, submissions_record
-from mixseek.storage.tables import TABLES, Row, transaction
+from mixseek.storage.tables import TABLES, Row, Table, transaction
 from mixseek.storage.values import text
 from mixseek.workspace import Workspace
 
@@ -320,6 +320,10 @@ class AggregationStore:
 
         return await self._read(work)
 
+    async def knows(self, execution_id: str) -> bool:
+        """Whether there is any result of this execution."""
+        return await self._read(lambda connection: any(_has_rows(connection, each, execution_id) for each in TABLES))
+
     async def get_leader_board(self, limit: int | None = 10) -> list[dict[str, Any]]:
         """The best rounds of all executions, unscored ones last, as dicts of all columns."""
         return await self._read(lambda connection: as_dicts(connection.execute(_LEADER_BOARD, [limit])))
@@ -479,6 +483,11 @@ def _delete(connection: Connection, execution_id: str, unused: list[str]) -> dic
 def _delete_from(connection: Connection, table: str, execution_id: str) -> int:
     counted = connection.execute(f"DELETE FROM {table} WHERE execution_id = ?", [execution_id]).fetchone()  # noqa: S608 our own names
     return int(counted[0]) if counted else 0
+
+
+def _has_rows(connection: Connection, table: Table, execution_id: str) -> bool:
+    found = connection.execute(f"SELECT 1 FROM {table.name} WHERE execution_id = ? LIMIT 1", [execution_id])  # noqa: S608 our own names
+    return found.fetchone() is not None
 
 
 def _tables_of_executions(connection: Connection) -> list[str]:
