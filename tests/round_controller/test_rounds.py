@@ -298,6 +298,35 @@ async def test_a_controller_that_is_started_again_plays_only_what_is_missing(
     assert len(first) == 1
 
 
+@pytest.mark.parametrize("save_db", [True, False])
+async def test_a_controller_with_a_run_of_its_own_can_be_started_again_too(
+    tmp_path: Path, server: ModelServer, save_db: bool
+) -> None:
+    arena = Arena(tmp_path, server.base_url, [Team("alpha", members=0)])
+    arena.script(server)
+    server.fault("hang_before_headers", model="leader-alpha", contains="## ラウンド 1", count=1)
+    manager, team = ConfigurationManager(tmp_path), Path("configs/agents/0.toml")
+    controller = RoundController(
+        team,
+        tmp_path,
+        OrchestratorTask(user_prompt=TASK, team_configs=[team], timeout_seconds=60, max_rounds=2),
+        manager.get_evaluator_settings(),
+        manager.get_judgment_settings(),
+        manager.get_prompt_builder_settings(),
+        save_db=save_db,
+    )
+    with pytest.raises(TeamTimeoutError):
+        await controller.run_round(TASK, 3)
+    best = await controller.run_round(TASK, 60)
+    assert (best.round_number, best.score) == (2, 80)
+    assert sum("現在はラウンド1です" in told for told in sent(server, "leader-alpha")) == 1
+    if save_db:
+        assert [row["final_submission"] for row in arena.rows("leader_board")] == [False, True]
+        async with arena.journal() as journal:
+            kinds = [event.kind for event in await journal.events(best.execution_id)]
+        assert (kinds.count("RoundFinished"), kinds[-1]) == (2, "TeamFinished")
+
+
 async def test_a_controller_holds_the_messages_of_its_latest_round_alone(tmp_path: Path, server: ModelServer) -> None:
     async with controller_in(tmp_path, server) as controller:
         await controller.run_round(TASK, 60)

@@ -249,6 +249,11 @@ class Run:
             await asyncio.to_thread(keep_attachments, self.workspace.attachments, attachments)
 
     async def __aenter__(self) -> Self:
+        # A run that was left can be entered anew, for a team that is to go on after a failure.
+        if self.store is not None and self.owns_store:
+            await self.store.__aenter__()
+        if self.journal is not None:
+            await self.journal.__aenter__()
         if self.store is not None:
             # A database that cannot be opened is found out before a call is paid for whose result could not be kept.
             await self.store.get_leader_board(limit=0)

@@ -89,6 +89,8 @@ class AggregationStore:
         self._closed = False
 
     async def __aenter__(self) -> Self:
+        if self._closed:
+            self._worker, self._closed = worker_for(self.db_path), False
         return self
 
     async def __aexit__(
@@ -97,7 +99,7 @@ class AggregationStore:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the file; a second call does nothing, any other call afterwards is an error."""
+        """Let go of the file; a second call does nothing, any other is an error until the store is entered anew."""
         if not self._closed:
             self._closed = True
             await self._worker.release()

@@ -120,10 +120,14 @@ class Journal:
         self.path = Path(path)
         self._wait_seconds = wait_seconds
         self._redactor = redactor or Redactor()
+        self._retry_delays = tuple(retry_delays)
         self._rows = _RowMaker(self._redactor)
-        self._reader = _Reader(self.path, wait_seconds)
         self._place: HeldPlace | None = None
-        self._writer = lease_writer(self.path, wait_seconds, retry_delays)
+        self._open()
+
+    def _open(self) -> None:
+        self._reader = _Reader(self.path, self._wait_seconds)
+        self._writer = lease_writer(self.path, self._wait_seconds, self._retry_delays)
         # Runs once: by close(), when the journal is garbage, or before the interpreter exits.
         self._release = weakref.finalize(self, self._writer.release)
 
@@ -398,7 +402,7 @@ class Journal:
     # --- the end ---
 
     def close(self) -> None:
-        """Write out what waits and close the file; a second call does nothing."""
+        """Write out what waits and close the file, until it is entered anew; a second call does nothing."""
         if self._place is not None:
             self._writer.drop(self._place)
             self._place.end()
@@ -410,6 +414,8 @@ class Journal:
         await asyncio.to_thread(self.close)
 
     async def __aenter__(self) -> Self:
+        if not self._release.alive:
+            self._open()
         return self
 
     async def __aexit__(
