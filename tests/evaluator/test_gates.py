@@ -1,6 +1,8 @@
 """Flags: what is odd about a submission, noted beside its score."""
 
+import re
 import time
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -81,6 +83,19 @@ def test_a_long_copy_is_found_and_a_long_revision_is_none() -> None:
     long = "\n".join(f"Paragraph {number} tells of {number * 7919 % 10007}." for number in range(3000))
     assert flags_of(f"An introduction.\n{long}", "task", {1: long}) == ["copy_of_round_1"]
     assert flags_of(long[: len(long) * 9 // 10] + ANSWER * 80, "task", {1: long}) == []
+
+
+def test_however_long_a_copy_is_little_is_held_to_find_it() -> None:
+    long = "\n".join(f"Paragraph {number} tells of {number * 7919 % 100003}." for number in range(20_000))
+    slightly = re.sub(r"Paragraph (\d+)000 tells", r"Passage \1000 says", long)
+    tracemalloc.start()
+    try:
+        assert flags_of(f"An introduction.\n{slightly}", "task", {1: long}) == ["copy_of_round_1"]
+        assert flags_of(long[: len(long) * 9 // 10] + ANSWER * 600, "task", {1: long}) == []
+        assert flags_of(long, "task", {1: long.replace("of", "about")}) == []
+        assert tracemalloc.get_traced_memory()[1] < 50 * len(long)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

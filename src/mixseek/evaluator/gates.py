@@ -20,6 +20,9 @@ NEAR_COPY = 98.0
 
 _EXACT_UP_TO = 20_000
 """Characters up to which likeness is measured letter by letter; longer texts are compared by the pieces they share."""
+_EVERY_PIECE_UP_TO = 200_000
+"""Characters up to which all pieces are held at once; of longer texts a fixed number is looked for in the other."""
+_SAMPLE = 500
 _PIECE = 12
 _SHORTEST_TASK = 8
 
@@ -109,12 +112,37 @@ def _likeness(one: str, other: str) -> float:
         from rapidfuzz import fuzz  # costs 4 MB, and only submissions that changed are compared
 
         return fuzz.ratio(one, other, score_cutoff=NEAR_COPY)
+    if max(len(one), len(other)) > _EVERY_PIECE_UP_TO:
+        return _sampled_likeness(one, other)
     ours, theirs = _pieces(one), _pieces(other)
     return 100 * len(ours & theirs) / max(len(ours | theirs), 1)
 
 
 def _pieces(text: str) -> set[str]:
     return {text[start : start + _PIECE] for start in range(max(len(text) - _PIECE + 1, 1))}
+
+
+def _sampled_likeness(one: str, other: str) -> float:
+    ours = _share_found(one, other)
+    theirs = _share_found(other, one) if ours * 100 >= NEAR_COPY else 0.0
+    return 100 / (1 / ours + 1 / theirs - 1) if theirs else 0.0
+
+
+def _share_found(text: str, within: str) -> float:
+    """The share of pieces, evenly drawn from ``text``, that ``within`` has; 0 as soon as it is too low for a copy."""
+    allowed = _SAMPLE * (100 - NEAR_COPY) / 100
+    drift = abs(len(text) - len(within)) + len(text) // 50
+    missing = 0
+    for number in range(_SAMPLE):
+        start = number * (len(text) - _PIECE) // (_SAMPLE - 1)
+        piece = text[start : start + _PIECE]
+        # In a copy it stands about where it stood, so that hardly anything has to be searched.
+        near = max(start - drift, 0)
+        if within.find(piece, near) < 0 and within.find(piece, 0, near + _PIECE) < 0:
+            missing += 1
+            if missing > allowed:
+                return 0.0
+    return 1 - missing / _SAMPLE
 
 
 def _normal(text: str) -> str:
