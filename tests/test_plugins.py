@@ -104,6 +104,16 @@ def test_a_file_that_fails_says_so_and_may_be_mended(tmp_path: Path, source: str
     assert plugins.metrics.load_class("Brevity", path=path).__name__ == "Brevity"
 
 
+def test_a_file_that_ends_the_program_ends_it_each_time_and_may_be_mended(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.py"
+    path.write_text("import sys\nsys.exit('no licence')\n")
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="no licence"):
+            plugins.metrics.load_class("Brevity", path=path)
+    path.write_text(METRIC)
+    assert plugins.metrics.load_class("Brevity", path=path).__name__ == "Brevity"
+
+
 def test_a_missing_file_or_module_is_named(tmp_path: Path) -> None:
     with pytest.raises(PluginError, match=r"'.*nowhere.py' is not a Python file"):
         plugins.members.load_class("Member", path=tmp_path / "nowhere.py")

@@ -237,6 +237,10 @@ def _import_file(path: Path) -> ModuleType:
         except Exception as error:  # as above
             del sys.modules[name]
             raise PluginError(f"{str(path)!r} cannot be imported: {_tell(error)}") from error
+        except BaseException:
+            # One that ends the program is half loaded, and must not pass for whole when it is asked for again.
+            del sys.modules[name]
+            raise
         return module
 
 
