@@ -168,6 +168,15 @@ def test_a_value_of_the_wrong_type_names_its_variable(workspace: Path) -> None:
     ]
 
 
+def test_a_variable_for_a_list_of_tables_is_shown_one(workspace: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        _manager(workspace, {"MIXSEEK_EVALUATOR__METRICS": "Coverage"}).get_evaluator_settings()
+    assert _problems(caught) == [
+        "MIXSEEK_EVALUATOR__METRICS: 'Coverage' is not a list, each a table: "
+        'write JSON, as in [{"name": "Coverage"}]',
+    ]
+
+
 def test_a_wrong_line_and_a_wrong_value_in_dotenv_are_told(workspace: Path) -> None:
     _write(workspace, ".env", "MIXSEEK_JUDGMENT__TEMPERATURE=9\nMIXSEEK_JUDGMENT__TEMPRATURE=1\n")
     with pytest.raises(ConfigurationError) as caught:

@@ -7,7 +7,7 @@ Where a field takes a text or a table, what starts with a brace is a table.
 import json
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -109,9 +109,18 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 def _not_allowed(field: FieldInfo, name: str, text: str) -> str:
     shown = mask(text, name)
-    lists = any(get_origin(kind) is list for kind in alternatives(field.annotation))
-    hint = f": write JSON, as in {json.dumps([shown], ensure_ascii=False)}" if lists and text[:1] not in "[{" else ""
-    return f"{shown!r} is not {allowed(field)}{hint}"
+    lists = [kind for kind in alternatives(field.annotation) if get_origin(kind) is list]
+    if not lists or text[:1] in ("[", "{"):
+        return f"{shown!r} is not {allowed(field)}"
+    example = json.dumps([_as_item(get_args(lists[0])[0], shown)], ensure_ascii=False)
+    return f"{shown!r} is not {allowed(field)}: write JSON, as in {example}"
+
+
+def _as_item(kind: Any, text: str) -> Any:
+    """A text as an item of a list: where tables are wanted, one that has it under the key that each must have."""
+    model = model_of(kind)
+    needed = [] if model is None else [name for name, field in model.model_fields.items() if field.is_required()]
+    return {key_of(needed[0], model.model_fields[needed[0]]): text} if model is not None and needed else text
 
 
 def _unknown(model: type[BaseModel], variables: Variables, name: str, file: str | None) -> list[Problem]:
