@@ -94,6 +94,8 @@ async def test_the_ranking_goes_by_best_score_then_later_round_then_team_id(tmp_
         await put(store, "z", 1, 99.0, execution_id="another")
         ranking = await store.get_leader_board_ranking("e")
         standings = await store.get_leaderboard_ranking_by_execution("e", limit=2)
+        with pytest.raises(DatabaseReadError, match="a limit cannot be negative"):
+            await store.get_leaderboard_ranking_by_execution("e", limit=-1)
         places = [await store.get_team_current_rank("e", team) for team in "dabcz"]
     assert ranking == [
         {"team_id": "d", "team_name": "D", "max_score": 90.0, "total_rounds": 2},

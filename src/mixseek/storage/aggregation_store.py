@@ -339,6 +339,8 @@ class AggregationStore:
 
     async def get_leaderboard_ranking_by_execution(self, execution_id: str, limit: int | None = None) -> list[Standing]:
         """The teams of an execution in order, the first ``limit`` of them."""
+        if limit is not None and limit < 0:
+            raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: a limit cannot be negative")
         return (await self._read(lambda connection: _standings(connection, execution_id)))[:limit]
 
     async def get_team_current_rank(self, execution_id: str, team_id: str) -> int | None:
