@@ -153,6 +153,13 @@ def test_an_unknown_id_is_told_with_the_remedy(command: str, workspace: Path, ru
     assert err == "mixseek: there is no execution 'no-such-id' here: mixseek history lists those there are\n"
 
 
+@pytest.mark.parametrize("command", [("board", ""), ("show", ""), ("show", "--team", "")])
+def test_an_empty_name_does_not_stand_for_all(command: tuple[str, ...], workspace: Path, run: Run) -> None:
+    code, out, err = run(*command)
+    assert (code, out) == (2, "")
+    assert "''" in err
+
+
 @pytest.mark.parametrize("command", ["show", "board", "export", "delete"])
 def test_an_ambiguous_id_is_told_with_those_it_may_mean(command: str, workspace: Path, run: Run) -> None:
     with duckdb.connect(str(workspace / "mixseek.db")) as db:

@@ -75,14 +75,14 @@ def board(
     """
     use_format(Format.JSON if output is BoardFormat.JSON else Format.TEXT)
     place = open_place(workspace)
-    results = board_of(place.load(execution))[:limit] if execution else _of_all(place, limit or 20)
+    results = board_of(place.load(execution))[:limit] if execution is not None else _of_all(place, limit or 20)
     match output:
         case BoardFormat.JSON:
             print_json(as_json(results))
         case BoardFormat.CSV:
             print_document(csv_text(list(Result.model_fields), [list(dict(one).values()) for one in results]))
         case BoardFormat.TEXT:
-            print_results(results) if execution else _print_all(place, results)
+            print_results(results) if execution is not None else _print_all(place, results)
 
 
 def _of_all(place: Place, limit: int) -> list[Result]:

@@ -65,7 +65,7 @@ def show(
     """
     use_format(output)
     record = open_place(workspace).load(execution)
-    chosen = _only(record, team) if team else record
+    chosen = record if team is None else _only(record, team)
     if output is Format.JSON:
         print_json(as_json(chosen))
         return
