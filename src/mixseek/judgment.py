@@ -19,7 +19,15 @@ from mixseek.llm import ModelHub, PatientTimeout, ask, described, model_settings
 from mixseek.records import ExitReason, ImprovementJudgment, RoundState
 from mixseek.templating import JAPANESE, Texts
 
-__all__ = ["DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION", "Decision", "Judgment", "decide_by_rule", "settle", "stop_for_want"]
+__all__ = [
+    "DEFAULT_JUDGMENT_SYSTEM_INSTRUCTION",
+    "Decision",
+    "Judgment",
+    "decide_by_rule",
+    "go_on",
+    "settle",
+    "stop_for_want",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -86,9 +94,9 @@ class Judgment:
                     settings=model_settings(self.settings),
                 )
         except TimeoutError:
-            return _go_on(f"the judgment took longer than {timeout_seconds:g} s, so the team goes on")
+            return go_on(f"the judgment took longer than {timeout_seconds:g} s, so the team goes on")
         except ModelError as error:
-            return _go_on(f"the judgment failed, so the team goes on: {error}")
+            return go_on(f"the judgment failed, so the team goes on: {error}")
         return ImprovementJudgment(**opinion.model_dump())
 
 
@@ -121,7 +129,7 @@ def stop_for_want(shortage: str) -> Decision:
 def _by_scores(history: Sequence[RoundState], settings: JudgmentSettings, min_rounds: int, max_rounds: int) -> Decision:
     latest = history[-1]
     if latest.round_number < min_rounds:
-        return Decision(_go_on(f"round {latest.round_number} of at least {min_rounds} (min_rounds)", confidence=1.0))
+        return Decision(go_on(f"round {latest.round_number} of at least {min_rounds} (min_rounds)", confidence=1.0))
     score, target = latest.evaluation_score, settings.target_score
     # Before the count of rounds: a team that reaches its target in the last one has reached it.
     if score is not None and target is not None and score >= target:
@@ -129,7 +137,7 @@ def _by_scores(history: Sequence[RoundState], settings: JudgmentSettings, min_ro
     if latest.round_number >= max_rounds:
         return _stop("max_rounds_reached", f"round {latest.round_number} is the last of {max_rounds}")
     if score is None:
-        return Decision(_go_on("the round has no score, so the team goes on", confidence=1.0))
+        return Decision(go_on("the round has no score, so the team goes on", confidence=1.0))
     if settings.plateau_rounds is not None and _on_a_plateau(
         history, settings.plateau_rounds, settings.plateau_min_gain
     ):
@@ -157,5 +165,6 @@ def _stop(reason: ExitReason, words: str) -> Decision:
     return Decision(ImprovementJudgment(should_continue=False, reasoning=words, confidence_score=1.0), reason)
 
 
-def _go_on(words: str, confidence: float = 0.0) -> ImprovementJudgment:
+def go_on(words: str, confidence: float = 0.0) -> ImprovementJudgment:
+    """Another round, for want of an opinion."""
     return ImprovementJudgment(should_continue=True, reasoning=words, confidence_score=confidence)

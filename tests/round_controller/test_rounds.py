@@ -130,6 +130,30 @@ async def test_a_judgment_that_takes_too_long_lets_the_team_go_on(tmp_path: Path
     assert (exit_of(played), len(arena.rows("leader_board"))) == ("max_rounds_reached", 2)
 
 
+def write_prompts(tmp_path: Path, **templates: str) -> None:
+    lines = [f"{name} = '{text}'" for name, text in templates.items()]
+    (tmp_path / "configs/prompt_builder.toml").write_text("\n".join(["[prompt_builder]", 'language = "en"', *lines]))
+
+
+async def test_a_judgment_whose_template_fails_lets_the_team_go_on_and_is_told_with_its_place(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    (tmp_path / "configs").mkdir()
+    write_prompts(tmp_path, judgment_user_prompt="{{ 1 / (2 - round_number) }}")
+    arena, played = await play(tmp_path, server, rounds="max_rounds = 3\nmin_rounds = 1")
+    words = "template 'judgment_user_prompt', line 1: Jinja2 template error: ZeroDivisionError: division by zero"
+    assert verdicts(arena)[1] == (True, f"the judgment failed, so the team goes on: {words}")
+    assert (exit_of(played), len(arena.rows("leader_board"))) == ("max_rounds_reached", 3)
+
+
+async def test_a_team_whose_template_fails_is_told_with_its_place(tmp_path: Path, server: ModelServer) -> None:
+    (tmp_path / "configs").mkdir()
+    write_prompts(tmp_path, team_user_prompt="{{ user_prompt }}{{ 1 // (2 - round_number) }}")
+    _, played = await play(tmp_path, server, rounds="max_rounds = 3\nmax_retries_per_team = 0")
+    words = "template 'team_user_prompt', line 1: Jinja2 template error: ZeroDivisionError: "
+    assert (played.failure("alpha") or "").startswith(words)
+
+
 # --- from round to round ----------------------------------------------------------------------------------------------
 
 

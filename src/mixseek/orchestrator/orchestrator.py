@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from jinja2 import TemplateError
 from pydantic import PositiveInt, TypeAdapter, ValidationError
 
 from mixseek.config.answer_schema import load_answer_schema
@@ -75,6 +76,7 @@ from mixseek.round_controller.run import Run, open_run
 from mixseek.storage.attachments import read_kept_attachments
 from mixseek.storage.beginning import read_beginning
 from mixseek.storage.journal import Journal
+from mixseek.templating import with_place
 from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -607,7 +609,7 @@ class _Execution:
     async def _fail(self, controller: RoundController, error: Exception) -> None:
         """Note why a team cannot go on; its best finished round still counts."""
         timed_out = isinstance(error, TeamTimeoutError)
-        reason = str(error) if isinstance(error, MixSeekError) else f"{type(error).__name__}: {error}"
+        reason = _reason(error)
         # Why the last of many failed rounds failed may quote its answer, which is nothing for a log.
         told = "no round has a scored submission" if isinstance(error, NoResultError) else reason
         logger.warning(
@@ -753,6 +755,12 @@ def _task(
         judgment_timeout_seconds=settings.judgment_timeout_seconds,
         reference=configured.reference,
     )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TemplateError):
+        return with_place(error)
+    return str(error) if isinstance(error, MixSeekError) else f"{type(error).__name__}: {error}"
 
 
 async def _briefly(writing: Coroutine[Any, Any, None]) -> None:

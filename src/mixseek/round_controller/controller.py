@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jinja2 import TemplateError
 from pydantic import JsonValue
 from pydantic_ai import UserContent
 
@@ -55,7 +56,7 @@ from mixseek.events import (
     SubmissionUnscored,
     TeamFinished,
 )
-from mixseek.judgment import Decision, Judgment, decide_by_rule, settle, stop_for_want
+from mixseek.judgment import Decision, Judgment, decide_by_rule, go_on, settle, stop_for_want
 from mixseek.llm import PatientTimeout, Scope, attached_text, calling
 from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
 from mixseek.records import (
@@ -80,7 +81,7 @@ from mixseek.round_controller.restored import RestoredTeam
 from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
 from mixseek.round_controller.uncut import uncut
 from mixseek.storage.aggregation_store import AggregationStore
-from mixseek.templating import TEXTS, Texts
+from mixseek.templating import TEXTS, Texts, with_place
 from mixseek.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -411,7 +412,10 @@ class RoundController:
     async def _opinion(self, rule: Decision, state: RoundState) -> ImprovementJudgment | None:
         if state.evaluation_score is None or not self._judgment.asks_model(rule):
             return None
-        prompt = await self._prompts.judgment_prompt(self._context(state.round_number))
+        try:
+            prompt = await self._prompts.judgment_prompt(self._context(state.round_number))
+        except TemplateError as error:
+            return go_on(f"the judgment failed, so the team goes on: {with_place(error)}")
         with self._calling(state.round_number, "judgment", "judgment"):
             async with self._run.before_time_is_up(self._team.team_id):
                 return await self._judgment.ask(prompt, self._task.judgment_timeout_seconds)

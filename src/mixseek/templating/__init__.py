@@ -2,7 +2,7 @@
 
 from mixseek.templating.check import TemplateFault, check_template
 from mixseek.templating.english import ENGLISH
-from mixseek.templating.failures import TemplateLimitError
+from mixseek.templating.failures import TemplateLimitError, with_place
 from mixseek.templating.japanese import (
     DEFAULT_EVALUATOR_USER_PROMPT,
     DEFAULT_JUDGMENT_USER_PROMPT,
@@ -30,6 +30,7 @@ __all__ = [
     "Texts",
     "check_template",
     "compile_template",
+    "with_place",
 ]
 
 TEXTS: dict[Language, Texts] = {"ja": JAPANESE, "en": ENGLISH}

@@ -5,7 +5,15 @@ from typing import Any
 from jinja2 import TemplateError, TemplateSyntaxError, UndefinedError
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
-__all__ = ["ERROR_PREFIX", "TemplateLimitError", "TemplateWorkError", "require", "tell_cause", "translate"]
+__all__ = [
+    "ERROR_PREFIX",
+    "TemplateLimitError",
+    "TemplateWorkError",
+    "require",
+    "tell_cause",
+    "translate",
+    "with_place",
+]
 
 ERROR_PREFIX = "Jinja2 template error: "
 _MAX_MESSAGE = 500
@@ -52,6 +60,17 @@ def _placed(error: TemplateError, **place: Any) -> TemplateError:
     """The error with its place as attributes: a class of our own would show a name nobody knows in a traceback."""
     vars(error).update(place)
     return error
+
+
+def with_place(error: TemplateError) -> str:
+    """What went wrong inside a template, with its name and its line."""
+    place = vars(error)
+    name, line = place.get("template_name"), place.get("lineno")
+    if name is None:
+        return str(error)
+    # Words about the syntax have the line within.
+    at = f", line {line}" if line is not None and not isinstance(error, TemplateSyntaxError) else ""
+    return f"template {name!r}{at}: {error}"
 
 
 def tell_cause(error: Exception) -> Exception | None:
