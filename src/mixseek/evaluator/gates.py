@@ -22,7 +22,7 @@ _EXACT_UP_TO = 20_000
 """Characters up to which likeness is measured letter by letter; longer texts are compared by the pieces they share."""
 _EVERY_PIECE_UP_TO = 200_000
 """Characters up to which all pieces are held at once; of longer texts a fixed number is looked for in the other."""
-_SAMPLE = 500
+_SAMPLE = 2000
 _PIECE = 12
 _SHORTEST_TASK = 8
 
