@@ -225,7 +225,8 @@ CASES = [
         "configs/orchestrator.toml",
         '[orchestrator]\nteams = ["configs/agents/team.toml"]\n',
         [
-            "configs/orchestrator.toml: orchestrator.teams[0]: 'configs/agents/team.toml' is not allowed: must be a table"
+            "configs/orchestrator.toml: orchestrator.teams[0]: 'configs/agents/team.toml' is not allowed: "
+            'must be a table, as in {config = "configs/agents/team.toml"}'
         ],
     ),
     Case(
@@ -546,6 +547,15 @@ CASES = [
         TEAM + '[team.leader]\nfallback_models = ["openai:gpt-5", "gpt"]\n',
         [
             'configs/agents/x.toml: team.leader.fallback_models[1]: \'gpt\' does not name a model: write "provider:name", as in "openai:gpt-5-mini"'
+        ],
+    ),
+    Case(
+        "teams_as_a_text",
+        "configs/orchestrator.toml",
+        '[orchestrator]\nteams = "configs/agents/x.toml"\n',
+        [
+            "configs/orchestrator.toml: orchestrator.teams: 'configs/agents/x.toml' is not allowed: "
+            'must be a list, each a table, as in [{config = "configs/agents/x.toml"}]'
         ],
     ),
     Case(

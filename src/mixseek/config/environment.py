@@ -14,7 +14,16 @@ from pydantic.fields import FieldInfo
 
 from mixseek.config.layers import KeyPath, Layer, Place, Source
 from mixseek.config.masking import mask
-from mixseek.config.shape import SET_BY_THE_LOADER, allowed, alternatives, field_at, key_of, model_of, takes_text
+from mixseek.config.shape import (
+    SET_BY_THE_LOADER,
+    allowed,
+    alternatives,
+    field_at,
+    key_of,
+    model_of,
+    needed_key,
+    takes_text,
+)
 from mixseek.errors import Problem
 
 __all__ = ["Variables", "environment_layer", "unclaimed", "variable_names"]
@@ -118,9 +127,8 @@ def _not_allowed(field: FieldInfo, name: str, text: str) -> str:
 
 def _as_item(kind: Any, text: str) -> Any:
     """A text as an item of a list: where tables are wanted, one that has it under the key that each must have."""
-    model = model_of(kind)
-    needed = [] if model is None else [name for name, field in model.model_fields.items() if field.is_required()]
-    return {key_of(needed[0], model.model_fields[needed[0]]): text} if model is not None and needed else text
+    key = needed_key(model_of(kind))
+    return text if key is None else {key: text}
 
 
 def _unknown(model: type[BaseModel], variables: Variables, name: str, file: str | None) -> list[Problem]:

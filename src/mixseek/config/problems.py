@@ -19,7 +19,7 @@ from mixseek.config.schema import (
     MemberAgentConfig,
     ProviderSettings,
 )
-from mixseek.config.shape import allowed_at, field_at, known_part, model_at, settable_keys
+from mixseek.config.shape import allowed_at, field_at, known_part, model_at, needed_key, settable_keys
 from mixseek.errors import Problem
 
 __all__ = ["faults_of", "no_such_file", "problem_at", "problems_of"]
@@ -78,15 +78,23 @@ def _message(error: ErrorDetails, model: type[BaseModel], path: KeyPath) -> str:
         return f"is required: {wanted}{_purpose(field_at(model, path))}"
     if kind == "too_short":
         return "is empty: at least one is needed"
-    return f"{_show(value, path)} is not allowed: must be {wanted}{_as_list(value, wanted, path)}"
+    return f"{_show(value, path)} is not allowed: must be {wanted}{_example(value, wanted, model, path)}"
 
 
-def _as_list(value: Any, wanted: str, path: KeyPath) -> str:
-    """What to write where one item stands in place of a list of them."""
-    if not wanted.startswith("a list, each") or isinstance(value, list | dict):
+def _example(value: Any, wanted: str, model: type[BaseModel], path: KeyPath) -> str:
+    """What to write where a value stands in place of a list of them, or of a table that has it."""
+    if isinstance(value, list | dict):
         return ""
     written = json.dumps(mask(value, str(path[-1])), ensure_ascii=False, default=str)
-    return f", as in [{written}]"
+    if wanted.startswith("a list, each"):
+        return f", as in [{_in_table(written, model_at(model, (*path, 0)))}]"
+    table = _in_table(written, model_at(model, path)) if wanted == "a table" and isinstance(value, str) else written
+    return "" if table == written else f", as in {table}"
+
+
+def _in_table(written: str, model: type[BaseModel] | None) -> str:
+    key = needed_key(model)
+    return written if key is None else f"{{{key} = {written}}}"
 
 
 def _purpose(field: FieldInfo | None) -> str:

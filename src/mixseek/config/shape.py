@@ -20,6 +20,7 @@ __all__ = [
     "known_part",
     "model_at",
     "model_of",
+    "needed_key",
     "settable_keys",
     "takes_text",
 ]
@@ -105,6 +106,12 @@ def model_at(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseMode
 def key_of(name: str, field: FieldInfo) -> str:
     """The key a field is written as in a file."""
     return field.alias or name
+
+
+def needed_key(model: type[BaseModel] | None) -> str | None:
+    """The first key that a table of this kind must have."""
+    fields = {} if model is None else model.model_fields
+    return next((key_of(name, field) for name, field in fields.items() if field.is_required()), None)
 
 
 def allowed(field: FieldInfo) -> str:
