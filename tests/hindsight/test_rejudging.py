@@ -122,6 +122,26 @@ def test_other_weights_cost_no_call_not_even_of_judges_of_the_execution_itself(
     assert len(server.requests) == asked
 
 
+def test_other_weights_cost_no_call_of_a_team_that_failed_and_was_resumed(tmp_path: Path) -> None:
+    evaluator = SAME + "max_retries = 0\n"
+    with ModelServer() as server:
+        orchestrator = "max_rounds = 2\nmin_rounds = 2\nmax_retries_per_team = 1\n"
+        arena = Arena(tmp_path, server.base_url, (Team("alpha"),), orchestrator, evaluator=evaluator)
+        arena.script(server)
+        server.fault("500", model="judge", count=2)
+        failed = asyncio.run(arena.build().execute("task", execution_id="x"))
+        server.clear_faults()
+        server.fault("500", model="judge", count=1)
+        whole = asyncio.run(arena.build().resume("x"))
+        assert (failed.status, whole.status) == ("failed", "completed")
+        asked = len(server.requests)
+        file = _evaluator(arena, evaluator)
+        plan = asyncio.run(plan_rejudging("x", file, tmp_path))
+        assert (plan.calls, plan.reused_calls) == (0, 2)
+        told = asyncio.run(rejudge("x", file, tmp_path))
+        assert (len(server.requests), told.reused_calls, told.failed_metrics) == (asked, 2, 0)
+
+
 def test_a_judge_that_is_told_something_else_is_asked(played: Arena, server: ModelServer) -> None:
     _rejudge(played, SAME)
     told = _rejudge(played, SAME.replace("How good is it?", "How bad is it?"))

@@ -51,8 +51,6 @@ from mixseek.workspace import Workspace
 
 __all__ = ["Cell", "RejudgePlan", "RejudgedRound", "RejudgedTeam", "Rejudgment", "plan_rejudging", "rejudge"]
 
-_LIKELY_TRIES = 3
-
 
 class Cell(Record):
     """What one metric says of one submission; without a score, ``error`` says why."""
@@ -271,10 +269,7 @@ async def _judging(
         backoff=backoff,
     )
     redactor = redactor_of(ConfigurationManager(around.workspace).environ, around.providers)
-    tries = range(1, _tries(asked.record) + 1)
-    answers = BorrowingJournal(
-        around.workspace.journal, asked.record.execution_id, tries, redactor=redactor, closed=closed
-    )
+    answers = BorrowingJournal(around.workspace.journal, asked.record.execution_id, redactor=redactor, closed=closed)
     async with answers, _undisturbed(asked, answers, closed=closed):
         run.meter.journal, run.meter.reuse_answers = answers, True
         beside = attached_text(await _attachments(asked), TEXTS[around.prompts.language])
@@ -308,13 +303,6 @@ async def _undisturbed(asked: _Asked, answers: BorrowingJournal, *, closed: bool
         yield
     finally:
         await answers.leave_place()
-
-
-def _tries(record: ExecutionRecord) -> int:
-    """How often a team of the execution may have been tried."""
-    settings = record.configuration.get("orchestrator") if isinstance(record.configuration, dict) else None
-    retries = settings.get("max_retries_per_team") if isinstance(settings, dict) else None
-    return retries + 1 if isinstance(retries, int) else _LIKELY_TRIES
 
 
 async def _attachments(asked: _Asked) -> list[Attachment]:
