@@ -148,6 +148,37 @@ def test_a_judge_that_is_told_something_else_is_asked(played: Arena, server: Mod
     assert (told.usage.requests, told.reused_calls) == (4, 0)
 
 
+def test_a_judge_that_judged_before_is_not_asked_again_beside_another_or_with_a_reference_it_is_not_shown(
+    played: Arena, server: ModelServer
+) -> None:
+    asked = len(server.requests)
+    _rejudge(played, OTHER)
+    strict = SAME.replace("How good is it?", "How bad is it?")
+    both = _rejudge(played, f"{OTHER}weight = 0.5\n{strict}weight = 0.5\n")
+    assert (both.usage.requests, both.reused_calls) == (4, 4)
+    assert [(team.team_id, team.new_score) for team in both.teams[:2]] == [("beta", 77.5), ("alpha", 45)]
+    file = _evaluator(played, OTHER)
+    plan = asyncio.run(plan_rejudging(both.execution_id, file, played.root, reference="another one"))
+    assert (plan.calls, plan.reused_calls) == (0, 4)
+    told = asyncio.run(rejudge(both.execution_id, file, played.root, reference="another one"))
+    assert (told.usage.requests, told.reused_calls, len(server.requests)) == (0, 4, asked + 8)
+
+
+def test_a_judge_that_was_shown_the_reference_is_not_asked_again_beside_another(
+    played: Arena, server: ModelServer
+) -> None:
+    shown = f"{OTHER}use_reference = true\n"
+    [line] = asyncio.run(list_executions(Workspace.locate(played.root)))
+
+    def judged(text: str, reference: str) -> Rejudgment:
+        return asyncio.run(rejudge(line.execution_id, _evaluator(played, text), played.root, reference=reference))
+
+    judged(shown, "Tokyo")
+    both = judged(f"{shown}weight = 0.5\n{SAME}weight = 0.5\n", "Tokyo")
+    assert (both.usage.requests, both.reused_calls) == (0, 8)
+    assert judged(shown, "Kyoto").usage.requests == 4
+
+
 def test_metrics_computed_in_code_need_no_judge(played: Arena, server: ModelServer) -> None:
     asked = len(server.requests)
     told = _rejudge(played, '[[metrics]]\nname = "Says"\ntype = "Terms"\noptions = {required = ["beta"]}\n')

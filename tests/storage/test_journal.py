@@ -334,6 +334,15 @@ async def test_what_cannot_be_kept_is_refused_by_name_and_alone(
     assert [kept.sequence for kept in await journal.events()] == [10, 11]
 
 
+async def test_calls_made_about_an_execution_later_are_known_by_their_ids(tmp_path: Path) -> None:
+    async with Journal(tmp_path / "journal.db", redactor=Redactor([CANARY])) as journal:
+        for name in (CANARY, f"{CANARY}~b", f"{CANARY}~a", f"{CANARY}~b", f"{CANARY}-2~c"):
+            scope = SCOPE.model_copy(update={"execution_id": name})
+            await journal.record_call(a_call().model_copy(update={"scope": scope}))
+        assert await journal.derived_ids(CANARY) == [f"{CANARY}~b", f"{CANARY}~a"]
+        assert await journal.derived_ids("another") == []
+
+
 # --- secrets ----------------------------------------------------------------------------------------------------------
 
 CANARY = 'CANARY-"7f3a9c51"-value'

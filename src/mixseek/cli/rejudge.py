@@ -56,8 +56,8 @@ def rejudge(
     """Let other judges score what was submitted, and show how the ranking changes; nothing is generated again.
 
     Every submission of every round is judged by the metrics of the file. Answers are kept: doing the same again, also
-    after a crash, asks only what was not answered, and what the execution's own judges were asked in the same words is
-    not asked again. The execution itself stays as it is.
+    after a crash, asks only what was not answered, and what judges were asked in the same words before, in the
+    execution or by another file, is not asked again. The execution itself stays as it is.
 
     Exit codes: 0 every metric scored every submission, 1 some could not, 2 none could or a mistake, 130 Ctrl-C.
 

@@ -1,11 +1,13 @@
 """A journal that answers calls made about an execution with what was answered before, to them or in the execution."""
 
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
 from mixseek.errors import RunError
 from mixseek.redaction import Redactor
-from mixseek.storage.journal import CallScope, Journal, ModelCall, Request
+from mixseek.storage.journal import CallScope, Journal, ModelCall, Request, RoundPrompt
 
 __all__ = ["BorrowingJournal", "NotAnsweredError"]
 
@@ -17,8 +19,9 @@ class NotAnsweredError(RunError):
 
 
 class BorrowingJournal(Journal):
-    """Keeps calls under an id of their own, and finds the answers to the same requests of the execution ``of`` too.
+    """Keeps calls under an id of their own, and finds what was answered elsewhere to the same requests.
 
+    That is in the execution ``of``, and under the other ids of calls that were made about it.
     One that is ``closed`` lets no call leave.
     """
 
@@ -27,7 +30,8 @@ class BorrowingJournal(Journal):
         self._of = of
         self._tries = _LIKELY_TRIES
         self._closed = closed
-        self._borrowed: dict[str, list[str]] = {}
+        self._borrowed: dict[str, Iterator[str]] = {}
+        self._others: Sequence[str] = ()
         self.reused = 0
         """How many calls were answered with what was there."""
         self.missing = 0
@@ -38,21 +42,27 @@ class BorrowingJournal(Journal):
         # A team that failed and was resumed has more tries than settings allow; one on its own tells of none.
         told: list[Any] = [event.payload for event in started]
         self._tries = max((int(each["attempt"]) for each in told), default=_LIKELY_TRIES)
+        self._others = await self.derived_ids(self._of)
         return await super().__aenter__()
 
     def request(self, scope: CallScope, **asked: Any) -> Request:
-        """The request as it is kept; what the execution would have kept it under is remembered."""
-        keyed = super().request
-        request = keyed(scope, **asked)
-        original = scope.model_copy(update={"execution_id": self._of})
-        self._borrowed[request.key] = [
-            keyed(original, **{**asked, "attempt": number}).key for number in range(1, self._tries + 1)
-        ]
+        """The request as it is kept; what it would have been kept under elsewhere is remembered."""
+        request = super().request(scope, **asked)
+        self._borrowed[request.key] = self._other_keys(scope, asked)
         return request
 
+    def _other_keys(self, scope: CallScope, asked: dict[str, Any]) -> Iterator[str]:
+        """One after the other, since each is made from the whole request."""
+        for number in range(1, self._tries + 1):
+            original = scope.model_copy(update={"execution_id": self._of})
+            yield super().request(original, **{**asked, "attempt": number}).key
+        for each in self._others:
+            if each != scope.execution_id:
+                yield super().request(scope.model_copy(update={"execution_id": each}), **asked).key
+
     async def find_call(self, key: str, occurrence: int) -> ModelCall | None:
-        """The answer to this request, or to the same one in the execution."""
-        for each in (key, *self._borrowed.pop(key, ())):
+        """The answer to this request, or to the same one elsewhere."""
+        for each in chain([key], self._borrowed.pop(key, ())):
             known = await super().find_call(each, occurrence)
             if known is not None:
                 self.reused += 1
@@ -60,4 +70,12 @@ class BorrowingJournal(Journal):
         self.missing += 1
         if self._closed:
             raise NotAnsweredError("nobody has answered this yet")
+        return None
+
+    async def find_first_prompt(self, team_id: str, round_number: int, role: str) -> RoundPrompt | None:
+        """The prompt of the execution for this round and role, or else that of the first calls made about it."""
+        for execution_id in (self._of, *self._others):
+            known = await self.find_prompt(execution_id, team_id, round_number, role)
+            if known is not None:
+                return known
         return None

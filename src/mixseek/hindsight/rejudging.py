@@ -2,7 +2,8 @@
 
 Every judge's call is kept in the journal under an id that follows from the execution and the evaluator, so that the
 same question finds its answer the next time, also when the process died half-way. A judge that is asked exactly what it
-was asked in the execution itself, because only weights or other metrics changed, is not asked again at all.
+was asked in the execution itself or under another such id, because only weights or other metrics changed, is not asked
+again at all.
 """
 
 import asyncio
@@ -393,12 +394,12 @@ async def _prompts(judging: _Judging, request: EvaluationRequest) -> dict[str, s
 
 
 async def _prompt(judging: _Judging, request: EvaluationRequest, role: str) -> str:
-    """What judges are told: as it was told them last time, or with the clock and the nonce of the execution."""
+    """What judges are told: as it was told them last time, or with the clock and the nonce of the first time."""
     where = request.team_id or "", request.round_number or 0, role
     known = await judging.answers.find_prompt(judging.asked.journal_id, *where)
     if known is not None:
         return known.text
-    first = await judging.answers.find_prompt(judging.asked.record.execution_id, *where)
+    first = await judging.answers.find_first_prompt(*where)
     clock = first.clock if first and first.clock else get_current_datetime_with_timezone()
     nonce = first.nonce if first and first.nonce else new_nonce()
     text = _built(judging.asked.around.prompts, request, clock, nonce, with_reference=role != "evaluator")

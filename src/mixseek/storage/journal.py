@@ -283,6 +283,13 @@ class Journal:
         texts = [None if name is None else self._redactor.text(name) for name in (execution_id, team_id, role)]
         return await self._many(_call_line, _CALL_LINES, *texts, round_number)
 
+    async def derived_ids(self, execution_id: str) -> list[str]:
+        """The ids of calls that were made about an execution later, in the order of their first calls."""
+        named = self._redactor.text(execution_id)
+        derived = f"{named}{DERIVED}"
+        found = await self._many(tuple, _DERIVED_IDS, derived, f"{derived}\U0010ffff")
+        return [f"{execution_id}{each.removeprefix(named)}" for (each,) in found]
+
     async def calls_in_flight(self, execution_id: str) -> list[StartedCall]:
         """Calls that left and did not come to an end, at this moment or for ever."""
         return await self._many(
@@ -789,6 +796,9 @@ _STARTED_RUNS = """
     FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
     WHERE kind = 'RunStarted'"""
 _PLACES = "SELECT * FROM places WHERE execution_id = ? OR (execution_id >= ? AND execution_id < ?)"
+_DERIVED_IDS = """
+    SELECT execution_id FROM calls WHERE execution_id >= ? AND execution_id < ?
+    GROUP BY execution_id ORDER BY min(id)"""
 _CALL_LINES = """
     SELECT call_id, execution_id, team_id, round_number, role, agent_name, model, failure, usage, cost_usd, attempts,
         started_at, ended_at
