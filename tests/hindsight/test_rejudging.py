@@ -348,6 +348,42 @@ def test_the_budget_of_an_orchestrator_file_ends_the_judging_and_what_was_paid_i
     assert "3 answers from the journal" in out
 
 
+def _with_budget(arena: Arena, tables: str) -> list[str]:
+    """A command by an orchestrator file with a budget."""
+    text = (arena.root / "configs" / "orchestrator.toml").read_text(encoding="utf-8")
+    (arena.root / "configs" / "bounded.toml").write_text(f"{text}\n{tables}", encoding="utf-8")
+    return ["rejudge", "last", "--evaluator", "configs/bounded.toml", "-w", str(arena.root)]
+
+
+def test_the_judging_ends_when_the_time_of_the_budget_is_over_and_goes_on_from_there(
+    played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _evaluator(played, OTHER, "evaluator.toml")
+    server.set_latency(10, model="stylist")
+    with pytest.raises(SystemExit) as end:
+        main(_with_budget(played, "[budget]\nmax_seconds = 1\n"))
+    assert end.value.code == 2
+    assert "the run's budget of 1 seconds is used up (max_seconds of [budget])" in capsys.readouterr().err
+    server.set_latency(0, model="stylist")
+    with pytest.raises(SystemExit) as end:
+        main(_with_budget(played, "[budget]\nmax_seconds = 600\n"))
+    assert (end.value.code, "4 model calls" in capsys.readouterr().out) == (0, True)
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_judge_without_a_price_is_refused_before_any_other_is_paid(
+    played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    _evaluator(played, f"{SAME.replace('good', 'odd')}{OTHER}", "evaluator.toml")
+    prices = '[prices."loop:judge"]\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n'
+    asked = len(server.requests)
+    with pytest.raises(SystemExit) as end:
+        main([*_with_budget(played, f"[budget]\nmax_cost_usd = 1\n{prices}"), *more])
+    assert (end.value.code, len(server.requests)) == (2, asked)
+    refused = "configs/evaluator.toml: metrics[1].model: model 'loop:stylist' has no known price"
+    assert refused in capsys.readouterr().err
+
+
 def test_a_process_that_is_killed_half_way_goes_on_where_it_was(played: Arena, server: ModelServer) -> None:
     _evaluator(played, OTHER)
     command = [sys.executable, "-m", "mixseek", *_command(played, "-f", "json")]

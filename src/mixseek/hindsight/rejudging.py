@@ -27,7 +27,7 @@ from mixseek.evaluator import Evaluator
 from mixseek.events import Listener
 from mixseek.hindsight.borrowing import BorrowingJournal
 from mixseek.llm import Backoff, Scope, attached_text, calling
-from mixseek.orchestrator.single import Surroundings, bill_of
+from mixseek.orchestrator.single import Surroundings, bill_of, refuse_unpriced
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.prompt_builder.fence import new_nonce
 from mixseek.prompt_builder.formatters import get_current_datetime_with_timezone
@@ -281,8 +281,10 @@ async def _judging(
         if closed:
             evaluator = evaluator.judges_alone()
         async with run:
+            refuse_unpriced(run, asked.settings, around)
             if not closed:
                 await run.hub.prepare()
+                run.purses.start()
             yield _Judging(asked, run, answers, evaluator, closed)
 
 
@@ -363,7 +365,8 @@ async def _judged(judging: _Judging, team: TeamRecord, one: RoundRecord, submiss
         agent_name="evaluator",
     )
     with calling(scope, judging.run.meter):
-        results = await evaluator.evaluate_each(request, **prompts)
+        async with judging.run.before_time_is_up(team.team_id):
+            results = await evaluator.evaluate_each(request, **prompts)
     cells = [_cell(*each) for each in zip(evaluator.weights.items(), results, strict=True)]
     scores = [result for result in results if isinstance(result, MetricScore)]
     return RejudgedRound(

@@ -67,6 +67,7 @@ __all__ = [
     "ask_team",
     "bill_of",
     "evaluate_submission",
+    "refuse_unpriced",
 ]
 
 logger = logging.getLogger(__name__)
@@ -249,7 +250,7 @@ async def ask_member(
         texts = TEXTS[around.prompts.language]
         member = MemberAgentFactory.create_agent(config, workspace=around.workspace, texts=texts)
         member.check_model(run.hub)
-        _refuse_unpriced(run, config, around)
+        refuse_unpriced(run, config, around)
         scope = Scope(
             execution_id=run.execution_id, team_id=_ALONE, round_number=1, role="member", agent_name=config.name
         )
@@ -276,7 +277,7 @@ async def evaluate_submission(
     async with _running(around, listeners, backoff) as run:
         evaluator = Evaluator(settings, around.prompts, hub=run.hub, workspace=around.workspace.root)
         evaluator.require_reference(request.reference)
-        _refuse_unpriced(run, settings, around)
+        refuse_unpriced(run, settings, around)
         scope = Scope(
             execution_id=run.execution_id, team_id=_ALONE, round_number=1, role="evaluator", agent_name="evaluator"
         )
@@ -314,7 +315,8 @@ async def _running(around: Surroundings, listeners: Sequence[Listener], backoff:
         yield run
 
 
-def _refuse_unpriced(run: Run, settings: Settings, around: Surroundings) -> None:
+def refuse_unpriced(run: Run, settings: Settings, around: Surroundings) -> None:
+    """Raise ConfigurationError if the budget counts money and a model of these settings has no price."""
     problems = unpriced_models(run, _ALONE, [settings], around.workspace)
     if problems:
         raise ConfigurationError(problems)
