@@ -4,7 +4,9 @@ import asyncio
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -12,9 +14,11 @@ from mixseek.cli import main
 from mixseek.errors import ConfigurationError
 from mixseek.hindsight.whatif import StopRule, WhatIf, what_if
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
-from mixseek.records import ModelRole, ModelUsage
+from mixseek.records import ExitReason, ModelRole, ModelUsage
+from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
 from mixseek.testing import Match, scripted, write_workspace
+from mixseek.workspace import Workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -45,7 +49,7 @@ def _round(team_id: str, number: int, score: float | None, seconds: float, cost:
     )
 
 
-def _record(cost: float | None = 0.1, min_rounds: int = 1) -> ExecutionRecord:
+def _record(cost: float | None = 0.1, min_rounds: int = 1, *, judge_on_final_round: bool = True) -> ExecutionRecord:
     """Team a is quick and good at first; b takes its time and wins in its third round."""
 
     def team(team_id: str, scores: Sequence[float | None], seconds: float, rank: int) -> TeamRecord:
@@ -59,7 +63,8 @@ def _record(cost: float | None = 0.1, min_rounds: int = 1) -> ExecutionRecord:
         )
 
     teams = (team("b", (50, None, 90), 20, 1), team("a", (70, 71, 72), 10, 2))
-    configuration = {"orchestrator": {"min_rounds": min_rounds}}
+    judgment = {"judge_on_final_round": judge_on_final_round}
+    configuration = {"orchestrator": {"min_rounds": min_rounds}, "judgment": judgment}
     return ExecutionRecord(
         execution_id="e",
         user_prompt="p",
@@ -83,11 +88,17 @@ def test_fewer_rounds_change_the_winner_and_save_what_was_played_after_them() ->
         ("a", 2, "max_rounds_reached"),
         ("b", 2, "max_rounds_reached"),
     ]
-    # The judgment is not asked after a round that a rule makes the last one.
+    assert (one.kept.requests, one.saved.requests) == (8, 4)
+    assert one.kept.cost_usd == pytest.approx(0.44)
+    assert one.saved.cost_usd == pytest.approx(0.22)
+    assert (one.kept.seconds, one.saved.seconds) == (40, 21)
+
+
+def test_after_the_last_of_fewer_rounds_the_judgment_is_saved_only_where_settings_say_so() -> None:
+    one = _under("max_rounds=2", _record(judge_on_final_round=False))
     assert (one.kept.requests, one.saved.requests) == (6, 6)
     assert one.kept.cost_usd == pytest.approx(0.42)
     assert one.saved.cost_usd == pytest.approx(0.24)
-    assert (one.kept.seconds, one.saved.seconds) == (40, 21)
 
 
 def test_what_was_played_is_told_as_it_was() -> None:
@@ -110,6 +121,14 @@ def test_it_is_known_where_only_the_least_of_rounds_kept_a_team_going() -> None:
     assert _under("target_score=100", _record(min_rounds=3)).held_until_round is None
 
 
+def test_the_least_of_rounds_kept_nobody_going_who_ended_all_the_same() -> None:
+    record = _ended_by("budget_exhausted")
+    [team] = record.teams
+    unjudged = team.rounds[0].model_copy(update={"bill": team.rounds[0].bill[:1]})
+    short = record.model_copy(update={"teams": (team.model_copy(update={"rounds": (unjudged,)}),)})
+    assert _under("target_score=70,min_rounds=2", short).held_until_round is None
+
+
 def test_a_plateau_needs_the_gain_that_is_named() -> None:
     ends = {team.team_id: (team.kept.rounds, team.exit_reason) for team in _under("plateau_rounds=1").teams}
     assert ends == {"a": (3, "max_rounds_reached"), "b": (3, "max_rounds_reached")}
@@ -118,6 +137,72 @@ def test_a_plateau_needs_the_gain_that_is_named() -> None:
         for team in _under("plateau_rounds=1,plateau_min_gain=1").teams
     }
     assert ends == {"a": (2, "score_plateau"), "b": (3, "max_rounds_reached")}
+
+
+def _ended_by(reason: ExitReason) -> ExecutionRecord:
+    """The record of team a alone, which ended so after its third round."""
+    record = _record()
+    return record.model_copy(update={"teams": (record.teams[1].model_copy(update={"exit_reason": reason}),)})
+
+
+@pytest.mark.parametrize(
+    ("recorded", "rule", "told", "saved"),
+    [
+        ("no_improvement_expected", "target_score=72", "target_score_reached", 1),
+        ("no_improvement_expected", "plateau_rounds=2,plateau_min_gain=2", "score_plateau", 1),
+        ("no_improvement_expected", "max_rounds=3", "max_rounds_reached", 0),
+        ("no_improvement_expected", "target_score=73", "no_improvement_expected", 0),
+        ("max_rounds_reached", "target_score=72", "target_score_reached", 1),
+        # After the last round the count comes before a plateau.
+        ("max_rounds_reached", "plateau_rounds=2,plateau_min_gain=2", "max_rounds_reached", 0),
+        ("target_score_reached", "max_rounds=3", "target_score_reached", 0),
+    ],
+)
+def test_a_rule_that_ends_a_team_after_its_last_round_saves_the_judgment(
+    recorded: ExitReason, rule: str, told: ExitReason, saved: int
+) -> None:
+    one = _under(rule, _ended_by(recorded))
+    [team] = one.teams
+    assert (team.exit_reason, team.kept.rounds, one.saved.rounds, one.saved.requests) == (told, 3, 0, saved)
+
+
+async def _played(root: Path, last_round: int, max_rounds: int, judgment: str) -> ExecutionRecord:
+    """One team that has 50 points in its first round and 80 later; the judgment ends it after ``last_round``."""
+    file = write_workspace(root, teams=1, max_rounds=max_rounds, orchestrator="min_rounds = 1", judgment=judgment)
+    submissions, opinions = count(1), count(1)
+    with scripted() as script:
+        script.on(Match("leader-a"), lambda _: f"answer {next(submissions)}")
+        script.on(
+            Match("judge"), lambda call: {"evaluator_comment": "", "score": 50 if "answer 1" in call.text else 80}
+        )
+        go_on = {"reasoning": "so", "confidence_score": 1}
+        script.on(Match("judgment"), lambda _: {**go_on, "should_continue": next(opinions) < last_round})
+        await Orchestrator(load_orchestrator_settings(file, root)).execute("What is it?", execution_id="x")
+    return await load_execution(Workspace(root), "x")
+
+
+@pytest.mark.parametrize(
+    ("rule", "last_round", "max_rounds", "judgment"),
+    [
+        ("max_rounds=2", 9, 2, ""),
+        ("max_rounds=2", 9, 2, "judge_on_final_round = false\n"),
+        ("target_score=80", 2, 3, "target_score = 80\n"),
+        ("target_score=80", 9, 3, "target_score = 80\n"),
+        ("plateau_rounds=1,plateau_min_gain=40", 2, 3, "plateau_rounds = 1\nplateau_min_gain = 40\n"),
+        ("plateau_rounds=2,plateau_min_gain=40", 9, 3, "plateau_rounds = 2\nplateau_min_gain = 40\n"),
+    ],
+)
+def test_what_would_be_kept_is_what_playing_by_the_rule_takes(
+    tmp_path: Path, rule: str, last_round: int, max_rounds: int, judgment: str
+) -> None:
+    without = judgment if "final" in judgment else ""
+    free = asyncio.run(_played(tmp_path / "free", last_round, 3, without))
+    bound = asyncio.run(_played(tmp_path / "bound", last_round, max_rounds, judgment))
+    told, real = _under(rule, free), what_if(bound, []).recorded
+    assert [(team.exit_reason, team.best_score) for team in told.teams] == [
+        (team.exit_reason, team.best_score) for team in real.teams
+    ]
+    assert (told.kept.rounds, told.kept.requests) == (real.kept.rounds, real.kept.requests)
 
 
 def test_a_rule_that_ends_nobody_saves_nothing() -> None:
@@ -132,6 +217,21 @@ def test_a_budget_pays_for_rounds_in_the_order_in_which_they_ended() -> None:
     assert (one.winner, one.teams[-1].exit_reason) == ("a", "budget_exhausted")
     assert one.kept.cost_usd is not None
     assert one.kept.cost_usd <= 0.45
+
+
+def test_a_judgment_that_nobody_asks_leaves_its_price_to_the_other_teams() -> None:
+    def one(team_id: str, number: int, seconds: float, **costs: float) -> RoundRecord:
+        bill = tuple(_line(team_id, number, cast("ModelRole", role), cost) for role, cost in costs.items())
+        ended_at = START + timedelta(seconds=seconds)
+        return RoundRecord(round_number=number, submission="s", score=50, bill=bill, ended_at=ended_at)
+
+    first = TeamRecord(
+        team_id="a", team_name="A", rounds=(one("a", 1, 10, leader=1, judgment=0.5), one("a", 2, 20, leader=10))
+    )
+    second = TeamRecord(team_id="b", team_name="B", rounds=(one("b", 1, 30, leader=2),))
+    told = _under("budget=3", _record().model_copy(update={"teams": (first, second)}))
+    assert {team.team_id: team.kept.rounds for team in told.teams} == {"a": 1, "b": 1}
+    assert told.kept.cost_usd == 3
 
 
 def test_rounds_of_a_team_stay_in_their_order_when_a_clock_is_set_back() -> None:
@@ -210,9 +310,20 @@ def test_the_command_tells_it_of_a_real_execution_and_changes_no_file(
     assert "With target_score=99: nothing would have been saved\n" in out
     with pytest.raises(SystemExit):
         main(["whatif", "last", "--stop-rule", "target_score=40,min_rounds=3", "-w", str(tmp_path)])
+    # Each team meets its target in the last round, after which nobody asks.
+    assert "With min_rounds=3, target_score=40: 0 rounds, 2 calls, " in (out := capsys.readouterr().out)
+    assert "; no round, since no team may stop so before round 3 (min_rounds)\n" in out
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.db")} == before
+
+
+def test_the_command_says_when_nothing_is_saved_only_because_of_the_least_of_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(_played(tmp_path, 9, 3, "judge_on_final_round = false\n"))
+    with pytest.raises(SystemExit):
+        main(["whatif", "last", "--stop-rule", "target_score=40,min_rounds=3", "-w", str(tmp_path)])
     held = "nothing would have been saved, since no team may stop so before round 3 (min_rounds)"
     assert held in capsys.readouterr().out
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.db")} == before
 
 
 def test_a_round_that_did_not_end_is_no_round_that_was_played() -> None:

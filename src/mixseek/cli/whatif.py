@@ -112,10 +112,11 @@ def _took(kept: "Consumed") -> list[str]:
 
 def _saved(one: "WhatIf") -> str:
     saved = one.saved
+    held = f"since no team may stop so before round {one.held_until_round} (min_rounds)" if one.held_until_round else ""
     if not saved.rounds and not saved.requests:
-        held = f", since no team may stop so before round {one.held_until_round} (min_rounds)"
-        return f"nothing would have been saved{held if one.held_until_round else ''}"
+        return f"nothing would have been saved{held and f', {held}'}"
     tokens = saved.input_tokens + saved.output_tokens
     spared = f"{counted(saved.rounds, 'round')}, {counted(saved.requests, 'call')}, {counted(tokens, 'token')}"
     cost = cost_words(saved.cost_usd)
-    return f"{spared} saved, {cost}" if saved.cost_usd is None else f"{spared}, {cost} saved"
+    told = f"{spared} saved, {cost}" if saved.cost_usd is None else f"{spared}, {cost} saved"
+    return told if saved.rounds or not held else f"{told}; no round, {held}"

@@ -5,7 +5,7 @@ stopped; what it played afterwards counts as saved. What remains is as it was re
 another ranking might have answered otherwise, and nobody can tell.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -22,6 +22,8 @@ from mixseek.report.record import ExecutionRecord, RoundRecord, Status, TeamReco
 __all__ = ["Consumed", "StopRule", "TeamOutcome", "WhatIf", "WhatIfReport", "what_if"]
 
 _NO_LIMIT: Final = 10**9
+_IN_ORDER: Final = ("target_score_reached", "max_rounds_reached", "score_plateau")
+"""Rules, as one comes before another when a round is over."""
 _LONG_AGO: Final = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
 
 
@@ -143,7 +145,9 @@ def what_if(record: ExecutionRecord, rules: Sequence[StopRule]) -> WhatIfReport:
 
 def _under(record: ExecutionRecord, rule: StopRule) -> WhatIf:
     outcome = _outcome(record, _ends(record, rule), str(rule))
-    return outcome.model_copy(update={"held_until_round": _held_until(record, rule)})
+    at_once = _outcome(record, _ends(record, rule.model_copy(update={"min_rounds": 1})), str(rule))
+    held_until = _min_rounds(record, rule) if outcome.saved != at_once.saved else None
+    return outcome.model_copy(update={"held_until_round": held_until})
 
 
 class _End(Record):
@@ -151,40 +155,50 @@ class _End(Record):
 
     rounds: int
     reason: ExitReason | None
-    by_rule: bool = False
-    """Whether it is a rule that ends it, so that no model is asked whether to go on."""
+    asks_nobody: bool = False
+    """Whether no model is asked after the last of them whether to go on."""
 
 
 def _ends(record: ExecutionRecord, rule: StopRule) -> dict[str, _End]:
-    min_rounds, max_rounds = _min_rounds(record, rule), rule.max_rounds or _NO_LIMIT
-    ends = {team.team_id: _end(team, rule.judgment, min(min_rounds, max_rounds), max_rounds) for team in record.teams}
+    ends = {team.team_id: _end(record, team, rule) for team in record.teams}
     return ends if rule.budget is None else _within_budget(record, ends, rule.budget)
 
 
 def _min_rounds(record: ExecutionRecord, rule: StopRule) -> int:
-    return rule.min_rounds or _recorded(record, "min_rounds") or 1
+    return rule.min_rounds or _recorded(record, "orchestrator", "min_rounds") or 1
 
 
-def _held_until(record: ExecutionRecord, rule: StopRule) -> int | None:
-    at_once = rule.model_copy(update={"min_rounds": 1})
-    return _min_rounds(record, rule) if _ends(record, rule) != _ends(record, at_once) else None
-
-
-def _recorded(record: ExecutionRecord, name: str) -> int | None:
-    """A setting of the orchestrator the execution was played with, if it is known."""
-    settings = record.configuration.get("orchestrator") if isinstance(record.configuration, dict) else None
+def _recorded(record: ExecutionRecord, part: str, name: str) -> int | None:
+    """A setting the execution was played with, if it is known."""
+    settings = record.configuration.get(part) if isinstance(record.configuration, dict) else None
     value = settings.get(name) if isinstance(settings, dict) else None
     return value if isinstance(value, int) else None
 
 
-def _end(team: TeamRecord, settings: JudgmentSettings, min_rounds: int, max_rounds: int) -> _End:
+def _end(record: ExecutionRecord, team: TeamRecord, rule: StopRule) -> _End:
+    max_rounds = rule.max_rounds or _NO_LIMIT
+    min_rounds = min(_min_rounds(record, rule), max_rounds)
     history: list[RoundState] = []
-    for each in team.rounds[:-1]:
+    for each in team.rounds:
+        if not each.is_finished:  # nothing is decided after it
+            break
         history.append(_state(each))
-        decision = decide_by_rule(history, settings, min_rounds=min_rounds, max_rounds=max_rounds)
-        if decision.exit_reason is not None:
-            return _End(rounds=len(history), reason=decision.exit_reason, by_rule=True)
+        decision = decide_by_rule(history, rule.judgment, min_rounds=min_rounds, max_rounds=max_rounds)
+        reason = decision.exit_reason
+        if reason is None or (each is team.rounds[-1] and _comes_before(team.exit_reason, reason)):
+            continue
+        return _End(rounds=len(history), reason=reason, asks_nobody=not _asks_all_the_same(record, reason))
     return _End(rounds=len(team.rounds), reason=team.exit_reason)
+
+
+def _comes_before(recorded: ExitReason | None, reason: ExitReason) -> bool:
+    """Whether the rule that ended a team is looked at no later than one that would end it after the same round."""
+    return recorded in _IN_ORDER and _IN_ORDER.index(recorded) <= _IN_ORDER.index(reason)
+
+
+def _asks_all_the_same(record: ExecutionRecord, reason: ExitReason) -> bool:
+    """Whether a model is asked although it is decided, for the record alone: after the last round, by default."""
+    return reason == "max_rounds_reached" and _recorded(record, "judgment", "judge_on_final_round") is not False
 
 
 def _state(one: RoundRecord) -> RoundState:
@@ -203,17 +217,24 @@ def _state(one: RoundRecord) -> RoundState:
 def _within_budget(record: ExecutionRecord, ends: dict[str, _End], budget: float) -> dict[str, _End]:
     """Rounds are paid for in the order in which they ended; a team ends before the one the purse cannot pay."""
     left, within = budget, dict(ends)
+    rounds = {team.team_id: team.rounds for team in record.teams}
     _require_costs(record, ends)
     for team_id, place, one in _in_order(record):
         end = within[team_id]
         if place >= end.rounds:
             continue
-        cost = sum(line.cost_usd or 0.0 for line in _billed(one, end, is_last=place == end.rounds - 1))
+        cost = _cost(_billed(one, end, is_last=place == end.rounds - 1))
         if cost > left + 1e-12:
-            within[team_id] = _End(rounds=place, reason="budget_exhausted", by_rule=True)
+            within[team_id] = _End(rounds=place, reason="budget_exhausted", asks_nobody=True)
+            # The judgment after the round before was paid for when it seemed that the team goes on.
+            left += _cost(line for line in rounds[team_id][place - 1].bill if line.role == "judgment") if place else 0.0
         else:
             left -= cost
     return within
+
+
+def _cost(lines: Iterable[ModelUsage]) -> float:
+    return sum(line.cost_usd or 0.0 for line in lines)
 
 
 def _in_order(record: ExecutionRecord) -> list[tuple[str, int, RoundRecord]]:
@@ -288,8 +309,8 @@ def _team(team: TeamRecord, end: _End) -> TeamOutcome:
 
 
 def _billed(one: RoundRecord, end: _End, *, is_last: bool) -> list[ModelUsage]:
-    """What a round costs: where a rule ends the team after it, no model is asked whether to go on."""
-    return [line for line in one.bill if not (is_last and end.by_rule and line.role == "judgment")]
+    """What a round costs: after the last one a model may not be asked whether to go on."""
+    return [line for line in one.bill if not (is_last and end.asks_nobody and line.role == "judgment")]
 
 
 def _consumed(rounds: Sequence[RoundRecord], bill: Sequence[ModelUsage]) -> Consumed:
