@@ -16,14 +16,16 @@ import pytest
 from mixseek.cli import main
 from mixseek.config.manager import ConfigurationManager
 from mixseek.errors import ConfigurationError, PlaceTakenError
+from mixseek.events import Event, SubmissionMade
 from mixseek.hindsight.rejudging import Rejudgment, plan_rejudging, rejudge
+from mixseek.hindsight.whatif import StopRule, what_if
 from mixseek.report.deleting import delete_execution
-from mixseek.report.reading import list_executions
+from mixseek.report.reading import list_executions, load_execution
 from mixseek.storage.journal import Journal
 from mixseek.testing import ModelCall, ModelServer
 from mixseek.workspace import Workspace
 from soak import forked
-from soak.arena import Arena, Team, at_once
+from soak.arena import GO_ON, Arena, Team, at_once
 
 SAFETY_SECONDS = 180
 SAME = '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\nmodel = "loop:judge"\n'
@@ -260,6 +262,33 @@ def test_settings_may_be_given_in_place_of_a_file(played: Arena) -> None:
     settings = ConfigurationManager(played.root).get_evaluator_settings(_evaluator(played, OTHER))
     [line] = asyncio.run(list_executions(Workspace.locate(played.root)))
     assert asyncio.run(rejudge(line.execution_id, settings, played.root)).new_winner == "beta"
+
+
+def test_a_round_that_did_not_end_decides_no_tie(tmp_path: Path) -> None:
+    """Both teams have 80 points; alpha stops after its first round, and beta is interrupted in its second."""
+    opinions = iter((False, True))
+    with ModelServer() as server:
+        teams = (Team("alpha", scores=(80,)), Team("beta", scores=(80,)))
+        arena = Arena(tmp_path, server.base_url, teams, "min_rounds = 1\nmax_concurrent_teams = 1\n")
+        arena.script(server)
+        server.on("judgment", lambda _: {**GO_ON, "should_continue": next(opinions)})
+
+        def stop(event: Event) -> None:
+            if isinstance(event, SubmissionMade) and event.round_number == 2:
+                orchestrator.stop()
+
+        orchestrator = arena.build(listeners=[stop])
+        summary = asyncio.run(orchestrator.execute("task", execution_id="x"))
+        assert (summary.interrupted, summary.best_team_id) == (True, "alpha")
+        record = asyncio.run(load_execution(Workspace.locate(tmp_path), "x"))
+        assert [[one.is_finished for one in team.rounds] for team in record.teams] == [[True], [True, False]]
+        report = what_if(record, [StopRule(max_rounds=3)])
+        assert (report.recorded.winner, report.rules[0].winner) == ("alpha", "alpha")
+        told = asyncio.run(rejudge("x", _evaluator(arena, SAME), tmp_path))
+        assert [(team.team_id, team.new_score, team.moved) for team in told.teams] == [
+            ("alpha", 80, 0),
+            ("beta", 80, 0),
+        ]
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from mixseek.errors import ConfigurationError, NotResumableError
+from mixseek.hindsight.whatif import what_if
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
 from mixseek.report.reading import best_results, find_execution, find_unfinished, list_executions, load_execution
@@ -88,6 +89,66 @@ async def test_a_round_has_its_scores_judgment_members_times_and_bill(tmp_path: 
     assert first.seconds is not None
     assert {line.role for line in first.bill} == {"leader", "member", "evaluator"}
     assert "judgment" in {line.role for line in second.bill}
+
+
+_NO_NUMBER = """
+from mixseek.evaluator.metrics.base import BaseMetric
+from mixseek.records import MetricScore
+
+class NoNumber(BaseMetric):
+    async def evaluate(self, user_query, submission, **other):
+        score = float("nan") if "second" in submission else 80.0
+        return MetricScore(metric_name="Own", score=score, evaluator_comment="")
+"""
+
+
+def _second_round_of_b_alone(script: Script) -> None:
+    """Both teams have 80 points in their first round; a ends there, and b plays another."""
+    opinions = iter((False, True))
+    submissions = iter(("first", "second"))
+    script.on(Match("leader-b"), lambda _: next(submissions))
+    script.on(
+        Match("judgment"),
+        lambda _: {"reasoning": "so", "should_continue": next(opinions), "confidence_score": 1},
+    )
+
+
+def _judge_that_cannot_score_it(script: Script) -> None:
+    _second_round_of_b_alone(script)
+    verdict = {"evaluator_comment": "", "score": 80}
+    script.on(Match("judge"), lambda call: "no form at all" if "second" in call.text else verdict)
+
+
+@pytest.mark.parametrize("journal", [True, False])
+@pytest.mark.parametrize(
+    ("prepare", "evaluator"),
+    [
+        # Its team failed there, and the submission is on the board all the same.
+        (_judge_that_cannot_score_it, "max_retries = 0\n"),
+        (
+            _second_round_of_b_alone,
+            '[[metrics]]\nname = "Own"\n[custom_metrics]\nOwn = { path = "own.py", class = "NoNumber" }\n',
+        ),
+    ],
+)
+async def test_on_a_tie_the_winner_is_everywhere_the_one_of_the_summary(
+    tmp_path: Path, prepare: Callable[[Script], None], evaluator: str, *, journal: bool
+) -> None:
+    (tmp_path / "own.py").write_text(_NO_NUMBER)
+    rules = "min_rounds = 1\nmax_concurrent_teams = 1\nmax_retries_per_team = 0\n"
+    summary = await play(tmp_path, journal=journal, members=0, prepare=prepare, orchestrator=rules, evaluator=evaluator)
+    place = Workspace(tmp_path)
+    record = await load_execution(place, summary.execution_id)
+    [line] = await list_executions(place)
+    order = [entry.team_id for entry in summary.team_results]
+    assert order == ["b", "a"]
+    assert [team.team_id for team in record.teams] == order
+    assert [best.team_id for best in await best_results(place)] == order
+    assert line.best_team == "Team B"
+    assert what_if(record, []).recorded.winner == "b"
+    [team] = [team for team in record.teams if team.team_id == "b"]
+    assert [one.submission for one in team.rounds] == ["first", "second"]
+    assert team.finished_rounds == 2
 
 
 async def test_the_settings_a_run_was_played_with_are_kept_without_secrets(tmp_path: Path) -> None:

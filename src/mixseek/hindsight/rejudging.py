@@ -440,12 +440,13 @@ def _built(
 
 def _teams(record: ExecutionRecord, rounds: dict[_Place, RejudgedRound]) -> tuple[RejudgedTeam, ...]:
     teams = [_team(team, rounds) for team in record.teams]
+    latest = {team.team_id: team.latest_round for team in record.teams}
     standings = order_standings(
         Standing(
             team_id=team.team_id,
             team_name=team.team_name,
             best_score=team.new_score,
-            latest_round=team.rounds[-1].round_number,
+            latest_round=latest[team.team_id],
             total_rounds=len(team.rounds),
         )
         for team in teams

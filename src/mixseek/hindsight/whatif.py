@@ -265,7 +265,7 @@ def _require_costs(record: ExecutionRecord, ends: dict[str, _End]) -> None:
 
 
 def _outcome(record: ExecutionRecord, ends: dict[str, _End], rule: str | None) -> WhatIf:
-    teams = _ranked([_team(team, ends[team.team_id]) for team in record.teams], ends)
+    teams = _ranked([_team(team, ends[team.team_id]) for team in record.teams])
     first = next((team for team in teams if team.rank == 1), None)
     last = [team.rounds[ends[team.team_id].rounds - 1] for team in record.teams if ends[team.team_id].rounds]
     seconds = record.seconds if rule is None or not any(team.stopped_early for team in teams) else _until(record, last)
@@ -339,14 +339,14 @@ def _sum(parts: Sequence[Consumed], seconds: float | None) -> Consumed:
     )
 
 
-def _ranked(teams: Sequence[TeamOutcome], ends: dict[str, _End]) -> tuple[TeamOutcome, ...]:
+def _ranked(teams: Sequence[TeamOutcome]) -> tuple[TeamOutcome, ...]:
     standings = order_standings(
         Standing(
             team_id=team.team_id,
             team_name=team.team_name,
             best_score=team.best_score,
-            latest_round=ends[team.team_id].rounds,
-            total_rounds=ends[team.team_id].rounds,
+            latest_round=team.kept.rounds,
+            total_rounds=team.kept.rounds,
         )
         for team in teams
         if team.best_score is not None

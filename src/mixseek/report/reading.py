@@ -450,7 +450,7 @@ def _teams(stored: ExecutionRows, kept: _Kept, bill: Sequence[ModelUsage]) -> tu
     names = {**_names(stored), **kept.begun.get("team_names", {})}
     ids = sorted({*names, *rounds, *kept.failures})
     teams = [_team(each, names.get(each, each), rounds.get(each, {}), stored, kept) for each in ids]
-    ranks = {standing.team_id: standing.rank for standing in order_standings(_standings(teams, stored))}
+    ranks = {standing.team_id: standing.rank for standing in order_standings(_standings(teams))}
     ranked = [team.model_copy(update={"rank": ranks.get(team.team_id)}) for team in teams]
     return tuple(sorted(ranked, key=lambda team: (team.rank is None, team.rank or 0, team.team_id)))
 
@@ -482,17 +482,14 @@ def _exit_reason(word: object) -> ExitReason | None:
     return next((reason for reason in get_args(ExitReason) if reason == word), None)
 
 
-def _standings(teams: Iterable[TeamRecord], stored: ExecutionRows) -> list[Standing]:
-    latest: dict[str, list[int]] = {}
-    for row in stored.board:
-        latest.setdefault(row["team_id"], []).append(row["round_number"])
+def _standings(teams: Iterable[TeamRecord]) -> list[Standing]:
     return [
         Standing(
             team_id=team.team_id,
             team_name=team.team_name,
             best_score=team.best_score,
-            latest_round=max(latest[team.team_id]),
-            total_rounds=len(latest[team.team_id]),
+            latest_round=team.latest_round,
+            total_rounds=team.finished_rounds,
         )
         for team in teams
         if team.best_score is not None

@@ -98,6 +98,11 @@ class TeamRecord(Record):
         return sum(each.is_finished for each in self.rounds)
 
     @property
+    def latest_round(self) -> int:
+        """The last round on the leader board, which decides a tie; 0: there is none."""
+        return max((each.round_number for each in self.rounds if each.is_finished), default=0)
+
+    @property
     def final(self) -> RoundRecord | None:
         """The round whose submission counts."""
         return next((each for each in self.rounds if each.round_number == self.best_round), None)
