@@ -275,6 +275,7 @@ def test_a_budget_over_unknown_prices_is_refused() -> None:
         ("target_score=101", "target_score"),
         ("budget=nan", "budget"),
         ("plateau_min_gain=2", "has no meaning without plateau_rounds"),
+        ("max_rounds=2, max_rounds=3", "max_rounds: is given twice"),
     ],
 )
 def test_a_rule_that_is_none_is_refused_by_its_name(rule: str, told: str) -> None:
@@ -338,3 +339,23 @@ def test_stopping_earlier_never_takes_longer_though_a_pause_lay_between_two_proc
     record = _record().model_copy(update={"seconds": 1.0})
     [report] = what_if(record, [StopRule.parse("max_rounds=2")]).rules
     assert (report.kept.seconds, report.saved.seconds) == (1.0, 0.0)
+
+
+def test_a_pause_between_two_processes_is_no_time_that_was_played() -> None:
+    record = _record().model_copy(update={"seconds": 70.0, "was_resumed": True})
+    pause = timedelta(hours=1)
+    paused = [
+        team.model_copy(
+            update={
+                "rounds": tuple(
+                    one.model_copy(update={"started_at": one.started_at + pause, "ended_at": one.ended_at + pause})
+                    for one in team.rounds
+                    if one.started_at is not None and one.ended_at is not None
+                )
+            }
+        )
+        for team in record.teams
+    ]
+    [report] = what_if(record.model_copy(update={"teams": tuple(paused)}), [StopRule.parse("max_rounds=2")]).rules
+    # The slower team takes 20 seconds for a round.
+    assert (report.kept.seconds, report.saved.seconds) == (40.0, 30.0)

@@ -51,6 +51,9 @@ class StopRule(BaseModel):
         if not all(name.strip() and value.strip() for name, _, value in pairs):
             known = ", ".join(cls.model_fields)
             raise ConfigurationError(Problem(f"is no rule: write NAME=NUMBER, where NAME is one of {known}", where))
+        names = [name.strip() for name, _, _ in pairs]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigurationError(Problem("is given twice: give it once, or --stop-rule twice", where, twice))
         try:
             rule = cls.model_validate({name.strip(): value.strip() for name, _, value in pairs})
         except ValidationError as error:
@@ -268,7 +271,9 @@ def _outcome(record: ExecutionRecord, ends: dict[str, _End], rule: str | None) -
     teams = _ranked([_team(team, ends[team.team_id]) for team in record.teams])
     first = next((team for team in teams if team.rank == 1), None)
     last = [team.rounds[ends[team.team_id].rounds - 1] for team in record.teams if ends[team.team_id].rounds]
-    seconds = record.seconds if rule is None or not any(team.stopped_early for team in teams) else _until(record, last)
+    seconds = record.seconds
+    if rule is not None and any(team.stopped_early for team in teams):
+        seconds = _longest(record, teams) if record.was_resumed else _until(record, last)
     saved = None if seconds is None or record.seconds is None else max(0.0, record.seconds - seconds)
     return WhatIf(
         rule=rule,
@@ -279,6 +284,14 @@ def _outcome(record: ExecutionRecord, ends: dict[str, _End], rule: str | None) -
         saved=_sum([team.saved for team in teams], saved),
         teams=teams,
     )
+
+
+def _longest(record: ExecutionRecord, teams: Sequence[TeamOutcome]) -> float | None:
+    """As long as the team took that took longest: by the clock, pauses between processes would count."""
+    known = [team.kept.seconds for team in teams if team.kept.seconds is not None]
+    if len(known) < len(teams):
+        return None
+    return max(known) if record.seconds is None else min(max(known), record.seconds)
 
 
 def _until(record: ExecutionRecord, last: Sequence[RoundRecord]) -> float | None:

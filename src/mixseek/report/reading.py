@@ -226,6 +226,8 @@ class _Kept:
     """Of a run that came to its end or was interrupted."""
     is_resumed: bool = False
     """Whether it was gone on with after its last end, and has no other end yet."""
+    was_resumed: bool = False
+    """Whether it was ever gone on with."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """Why teams failed."""
     shortages: Mapping[str, str] = field(default_factory=dict)
@@ -275,6 +277,7 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
         started=by_kind.get("RunStarted"),
         summary=_told(latest).get("summary") if latest else None,
         is_resumed=latest is not None and latest.kind == "RunResumed",
+        was_resumed="RunResumed" in by_kind,
         failures=_reasons(events, "TeamFailed"),
         shortages=_reasons(events, "TeamFinished"),
         members=_by_place(await journal.member_calls(execution_id)) if members else {},
@@ -412,6 +415,7 @@ def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running
         is_running=is_running and status == "unfinished",
         started_at=kept.started.at if kept.started else _first_moment(stored),
         seconds=summary.get("total_execution_time_seconds") or kept.seconds,
+        was_resumed=kept.was_resumed,
         max_rounds=begun.get("max_rounds"),
         teams=_teams(stored, kept, bill),
         bill=bill,

@@ -118,6 +118,8 @@ class ExecutionRecord(Record):
     """Whether a process is known to play it at this moment."""
     started_at: datetime | None = None
     seconds: float | None = None
+    was_resumed: bool = False
+    """Whether more than one process played it, so that there were pauses."""
     max_rounds: int | None = None
     teams: tuple[TeamRecord, ...] = ()
     """By rank; after them those without one, by id."""
