@@ -36,6 +36,15 @@ async def leave() -> None:
     raise SystemExit(3)
 
 
+class Panic(BaseException):
+    """As libraries made in Rust raise it."""
+
+
+def panic() -> str:
+    """Raises what is no Exception."""
+    raise Panic("index out of bounds")
+
+
 async def give_up() -> None:
     """Cancels itself."""
     raise asyncio.CancelledError

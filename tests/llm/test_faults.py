@@ -144,6 +144,19 @@ async def test_nothing_of_a_stream_that_broke_off_is_in_the_next(api: str, hub: 
     assert kinds.count("part_start") == 1
 
 
+@apis
+async def test_half_a_character_is_in_no_piece_of_a_streamed_answer(
+    api: str, hub: ModelHub, server: ModelServer
+) -> None:
+    server.on("m", lambda _: "cut in the middle of an emoji \ud83d")
+    messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart("hello")])]
+    async with hub.model(f"{api}:m").request_stream(messages, {}, ModelRequestParameters()) as stream:
+        pieces = [str(event) async for event in stream]
+    assert stream.get().text == "cut in the middle of an emoji \ufffd"
+    assert "ufffd" in ascii(pieces)
+    assert "ud83d" not in ascii(pieces)
+
+
 @ways
 @apis
 @pytest.mark.parametrize("kind", NOT_TRIED_AGAIN)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -397,6 +397,61 @@ async def test_the_hook_is_called_after_every_round_and_cannot_stop_a_run(
     assert called == [(n, [f"help for: alpha task of round {n}"]) for n in (1, 2)]
     assert "the hook's own trouble" in caplog.text
     assert played.summary.failed_teams_info == []
+
+
+async def _cancels_its_own_work() -> None:
+    task = asyncio.create_task(asyncio.sleep(60))
+    task.cancel()
+    await task
+
+
+async def _ends_the_program() -> None:
+    raise SystemExit(2)
+
+
+async def _fails_in_a_group() -> None:
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ConnectionError("nothing listens there")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+
+
+@pytest.mark.parametrize("misdeed", [_cancels_its_own_work, _ends_the_program, _fails_in_a_group])
+async def test_a_hook_that_gives_up_or_fails_in_any_other_way_ends_only_itself(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture, misdeed: Callable[[], Awaitable[None]]
+) -> None:
+    async def hook(state: RoundState, submissions: list[MemberSubmission]) -> None:
+        await misdeed()
+
+    arena = scripted(tmp_path, server, [Team("alpha")])
+    with caplog.at_level(logging.ERROR):
+        played = await arena.play(hook=hook)
+    assert played.summary.failed_teams_info == []
+    assert [result.exit_reason for result in played.summary.team_results] == ["max_rounds_reached"]
+    assert caplog.text.count("on_round_complete failed after round") == 2
+
+
+async def test_a_run_that_is_cancelled_in_a_hook_ends_whatever_the_hook_makes_of_it(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    called = asyncio.Event()
+
+    async def hook(state: RoundState, submissions: list[MemberSubmission]) -> None:
+        called.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ConnectionError("it was cut off") from None
+
+    arena = scripted(tmp_path, server, [Team("alpha", members=0)])
+    playing = asyncio.create_task(arena.play(hook=hook))
+    await called.wait()
+    playing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    assert asked(server, "leader-alpha") == 1
 
 
 async def test_results_are_returned_even_if_the_summary_cannot_be_written_and_a_resume_writes_it_for_nothing(

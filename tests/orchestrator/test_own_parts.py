@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+import mixseek
 from mixseek.errors import ConfigurationError
-from mixseek.testing import ModelServer
+from mixseek.testing import Match, ModelCall, ModelServer, scripted
 from soak.arena import Arena, Played, Team
 
-MEMBERS = """
+MEMBERS = r"""
 import asyncio
 from pathlib import Path
+
+import anyio
 
 from mixseek.agents.member import BaseMemberAgent
 from mixseek.core.auth import create_authenticated_model
@@ -25,7 +28,7 @@ NOTES = Path(__file__).with_name("notes.txt")
 
 def note(text):
     with NOTES.open("a") as notes:
-        notes.write(text + "\\n")
+        notes.write(text + "\n")
 
 
 class Good(BaseMemberAgent):
@@ -79,9 +82,64 @@ class CancelsItself(BaseMemberAgent):
         raise asyncio.CancelledError
 
 
+class Panic(BaseException):
+    pass
+
+
+class Panics(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        raise Panic("called `unwrap()` on a `None` value")
+
+
+class RaisesAGroup(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        raise BaseExceptionGroup("both", [Panic("one"), SystemExit(2)])
+
+
 class ErrorResult(BaseMemberAgent):
     async def execute(self, task, context=None, **kwargs):
         return MemberAgentResult.error("no such page", self.agent_name, self.agent_type)
+
+
+def nested(levels):
+    return [nested(levels - 1)] if levels else []
+
+
+def ring():
+    made = []
+    made.append(made)
+    return made
+
+
+class GivesOddMessages(BaseMemberAgent):
+    messages = None
+
+    async def execute(self, task, context=None, **kwargs):
+        return MemberAgentResult.success("help", self.agent_name, self.agent_type, all_messages=self.messages)
+
+
+class GivesBytes(GivesOddMessages):
+    messages = [b"\xff"]
+
+
+class GivesARing(GivesOddMessages):
+    messages = ring()
+
+
+class GivesDepth(GivesOddMessages):
+    messages = nested(120)
+
+
+class GivesHalves(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        return MemberAgentResult.success(
+            "help for you \ud83d",
+            self.agent_name,
+            self.agent_type,
+            warning_message="cut \ud83d",
+            execution_time_ms=float("nan"),
+            all_messages=[{"said": ["cut \ud83d", float("nan")]}],
+        )
 
 
 class NotReady(Good):
@@ -89,9 +147,64 @@ class NotReady(Good):
         raise ConnectionError("nothing listens there")
 
 
+async def let_go_of_a_task():
+    task = asyncio.create_task(asyncio.sleep(60))
+    task.cancel()
+    await task
+
+
+class NotReadyForItself(Good):
+    async def initialize(self):
+        await let_go_of_a_task()
+
+
+class NotReadyToStay(Good):
+    async def initialize(self):
+        raise SystemExit(2)
+
+
+async def fail():
+    await asyncio.sleep(0)
+    raise ConnectionError("nothing listens there")
+
+
+class NotReadyInAGroup(Good):
+    async def initialize(self):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+
+class CancelsWhoeverMakesItReady(Good):
+    async def initialize(self):
+        asyncio.current_task().cancel()
+        await asyncio.sleep(60)
+
+
+class HoldsAScope(Good):
+    async def initialize(self):
+        self.held = anyio.create_task_group()
+        await self.held.__aenter__()
+        self.held.start_soon(anyio.sleep, 60)
+
+    async def cleanup(self):
+        self.held.cancel_scope.cancel()
+        await self.held.__aexit__(None, None, None)
+        note("cleanup")
+
+
 class NeverClean(Good):
     async def cleanup(self):
         raise OSError("cannot let go")
+
+
+class CleansUpItsTask(Good):
+    async def cleanup(self):
+        await let_go_of_a_task()
+
+
+class LeavesWithTheProgram(Good):
+    async def cleanup(self):
+        raise SystemExit("all out")
 
 
 class NeedsAnIndex(Good):
@@ -110,7 +223,7 @@ class ForgetsItsSettings(Good):
         self.settings = config
 """
 
-METRICS = """
+METRICS = r"""
 import asyncio
 
 from mixseek.evaluator.metrics import BaseMetric
@@ -137,9 +250,30 @@ class Raising(BaseMetric):
         return MetricScore(metric_name="Raising", score=50)
 
 
+class Panics(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        class Panic(BaseException):
+            pass
+
+        raise Panic("index out of bounds")
+
+
+class CancelsTheTeam(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        for task in asyncio.all_tasks():
+            if "_play_team" in repr(task.get_coro()) and "_play_teams" not in repr(task.get_coro()):
+                task.cancel()
+        await asyncio.sleep(60)
+
+
 class CancelsItself(BaseMetric):
     async def evaluate(self, user_query, submission, **kwargs):
         raise asyncio.CancelledError
+
+
+class HalfAComment(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        return MetricScore(metric_name="HalfAComment", score=50, evaluator_comment="cut \ud83d")
 
 
 class GivesNothing(BaseMetric):
@@ -213,6 +347,15 @@ async def test_a_custom_member_is_made_ready_used_and_let_go(tmp_path: Path, ser
     ]
 
 
+async def test_a_scope_that_a_member_enters_can_be_left_when_it_cleans_up(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, played = await with_member(tmp_path, server, "HoldsAScope")
+    assert both_teams_are_well(played)
+    assert (tmp_path / "notes.txt").read_text().splitlines()[-1] == "cleanup"
+    assert "could not clean up" not in caplog.text
+
+
 async def test_a_custom_members_own_calls_are_on_the_bill_and_its_messages_kept(
     tmp_path: Path, server: ModelServer
 ) -> None:
@@ -232,8 +375,24 @@ async def test_a_custom_members_own_calls_are_on_the_bill_and_its_messages_kept(
         ("OwnTimeout", "TimeoutError: its database did not answer"),
         ("GivesNothing", "it gave no MemberAgentResult but NoneType"),
         ("CancelsItself", "it gave up its own work"),
+        ("Panics", "Panic: called `unwrap()` on a `None` value"),
+        ("RaisesAGroup", "BaseExceptionGroup: both (2 sub-exceptions)"),
         ("ErrorResult", "no such page"),
+        (
+            "GivesBytes",
+            "it gave what cannot be kept: "
+            "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 0: invalid utf-8",
+        ),
+        ("GivesARing", "it gave what cannot be kept: ValueError: Circular reference detected (id repeated)"),
+        ("GivesDepth", "it gave what cannot be kept: ValueError: all_messages is nested deeper than 100 levels"),
         ("NotReady", "it could not get ready: ConnectionError: nothing listens there"),
+        ("NotReadyForItself", "it could not get ready: it gave up its own work"),
+        (
+            "NotReadyInAGroup",
+            "it could not get ready: ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)",
+        ),
+        ("CancelsWhoeverMakesItReady", "it could not get ready: it gave up its own work"),
+        ("NotReadyToStay", "it could not get ready: SystemExit: 2"),
     ],
 )
 async def test_a_members_failure_is_told_to_the_leader_and_recorded(
@@ -253,13 +412,33 @@ async def test_a_members_failure_is_told_to_the_leader_and_recorded(
     assert [event.submission.error_message for event in finished] == [words] * 2
 
 
+async def test_what_a_member_gives_is_kept_without_halves_of_characters_and_numbers_that_are_none(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena, played = await with_member(tmp_path, server, "GivesHalves")
+    assert both_teams_are_well(played)
+    for each in given(arena):
+        assert (each["status"], each["content"], each["error_message"]) == (
+            "SUCCESS",
+            "help for you \ufffd",
+            "cut \ufffd",
+        )
+        assert each["all_messages"] == [{"said": ["cut \ufffd", None]}]
+        assert each["execution_time_ms"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("NeverClean", "cannot let go"), ("CleansUpItsTask", "CancelledError"), ("LeavesWithTheProgram", "all out")],
+)
 async def test_a_member_that_cannot_clean_up_costs_nobody_a_result(
-    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture, name: str, words: str
 ) -> None:
     with caplog.at_level(logging.ERROR):
-        _, played = await with_member(tmp_path, server, "NeverClean")
+        _, played = await with_member(tmp_path, server, name)
     assert both_teams_are_well(played)
-    assert "cannot let go" in caplog.text
+    assert "member 'own' could not clean up" in caplog.text
+    assert words in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -355,6 +534,26 @@ async def test_a_metric_that_gives_no_score_ends_the_team(tmp_path: Path, server
 
 @pytest.mark.parametrize(
     ("name", "words"),
+    [("Panics", "Panic: index out of bounds"), ("CancelsItself", "it gave up its own work")],
+)
+async def test_a_metric_that_ends_in_any_way_at_all_is_named_and_its_submission_kept(
+    tmp_path: Path, server: ModelServer, name: str, words: str
+) -> None:
+    arena, played = await with_metric(tmp_path, server, name)
+    assert played.failure("alpha") == f"metric 'My own' failed: {words}"
+    [kept] = arena.rows("leader_board")
+    assert (kept["score"], kept["submission_content"]) == (None, "alpha answer of round 1, worth 70")
+
+
+async def test_half_a_character_in_the_comment_of_a_metric_costs_no_score(tmp_path: Path, server: ModelServer) -> None:
+    arena, played = await with_metric(tmp_path, server, "HalfAComment")
+    assert played.failure("alpha") is None
+    comments = [row["score_details"]["metrics"][1]["evaluator_comment"] for row in arena.rows("leader_board")]
+    assert comments == ["cut \ufffd"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
     [
         ("NeedsAFile", "class 'NeedsAFile' cannot be made: RuntimeError: no model file"),
         ("Exits", "class 'Exits' cannot be made: SystemExit: no licence"),
@@ -374,5 +573,30 @@ async def test_a_metric_that_cannot_be_made_is_told_with_its_file_before_a_call(
 
 
 async def test_a_team_whose_task_is_cancelled_from_inside_does_not_vanish(tmp_path: Path, server: ModelServer) -> None:
-    _, played = await with_metric(tmp_path, server, "CancelsItself")
+    _, played = await with_metric(tmp_path, server, "CancelsTheTeam")
     assert played.failure("alpha") == "something the team called cancelled the team's own task"
+
+
+async def test_what_a_provider_of_ones_own_raises_ends_one_team_and_no_other() -> None:
+    class Panic(BaseException):
+        pass
+
+    def panics(call: ModelCall) -> str:
+        raise Panic("poisoned lock")
+
+    teams = [
+        {"team_id": name, "team_name": name, "leader": {"model": f"scripted:{name}"}} for name in ("alpha", "beta")
+    ]
+    with scripted() as script:
+        script.on(Match("beta"), panics)
+        summary = await mixseek.arun(
+            "a task",
+            teams,
+            max_rounds=1,
+            judgment={"model": "none"},
+            evaluator={"metrics": [{"name": "Length", "options": {"minimum": 1}}]},
+        )
+    assert [result.team_id for result in summary.team_results] == ["alpha"]
+    assert [(failed.team_id, failed.error_message) for failed in summary.failed_teams_info] == [
+        ("beta", "Panic: poisoned lock")
+    ]

@@ -46,6 +46,8 @@ from mixseek.evaluator.metrics.base import BaseMetric, CodeMetric, Judge, LLMJud
 from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, described, model_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.records import EvaluationRequest, EvaluationResult, MetricScore
+from mixseek.strangers import in_words, is_for_us
+from mixseek.surrogates import whole_text
 from mixseek.workspace import Workspace
 
 __all__ = ["Evaluator"]
@@ -330,12 +332,15 @@ async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
             raise
         except MixSeekError as error:
             raise EvaluationError(f"metric {weighed.name!r} could not score: {error}") from error
-        except (Exception, SystemExit) as error:  # a stranger's metric may raise anything
+        except BaseException as error:  # a stranger's metric may raise anything
+            if is_for_us(error):
+                raise
             logger.warning("metric %r failed", weighed.name, exc_info=True)
-            raise EvaluationError(f"metric {weighed.name!r} failed: {type(error).__name__}: {error}") from error
+            raise EvaluationError(f"metric {weighed.name!r} failed: {in_words(error)}") from error
     if not isinstance(score, MetricScore):
         raise EvaluationError(f"metric {weighed.name!r} gave no MetricScore but {type(score).__name__}")
-    return score.model_copy(update={"metric_name": weighed.name})
+    comment = whole_text(score.evaluator_comment)
+    return score.model_copy(update={"metric_name": weighed.name, "evaluator_comment": comment})
 
 
 async def _scored_or_failed(weighed: _Weighed, request: EvaluationRequest) -> MetricScore | EvaluationError:

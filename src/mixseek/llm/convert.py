@@ -11,10 +11,12 @@ from pydantic_ai import (
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
+    ModelResponsePart,
     ModelSettings,
     RunUsage,
     UserPromptPart,
 )
+from pydantic_ai.messages import BaseToolCallPart
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.usage import RequestUsage
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
@@ -23,6 +25,7 @@ from mixseek.config.schema import ModelParams
 from mixseek.llm.attached import kept_content
 from mixseek.records import Usage
 from mixseek.redaction import MadeJson, sorted_json
+from mixseek.surrogates import whole_json, whole_value
 
 __all__ = [
     "answer_from_json",
@@ -34,6 +37,7 @@ __all__ = [
     "parameters_to_json",
     "settings_to_json",
     "usage_record",
+    "whole_answer",
 ]
 
 _PARAMETERS: TypeAdapter[ModelRequestParameters] = TypeAdapter(ModelRequestParameters)
@@ -108,6 +112,25 @@ def answer_from_json(value: JsonValue | MadeJson) -> ModelResponse:
     """The answer that was made JSON by :func:`answer_to_json`."""
     text = value if isinstance(value, MadeJson) else to_json(value)
     return cast("ModelResponse", ModelMessagesTypeAdapter.validate_json(b"[%b]" % text)[0])
+
+
+def whole_answer(answer: ModelResponse) -> ModelResponse:
+    """The answer itself, or where halves of surrogate pairs stand in it, one that can be kept and sent again."""
+    changed = {number: part for number, one in enumerate(answer.parts) if (part := _whole_part(one)) is not one}
+    if not changed:
+        return answer
+    return replace(answer, parts=[changed.get(number, part) for number, part in enumerate(answer.parts)])
+
+
+def _whole_part(part: ModelResponsePart) -> ModelResponsePart:
+    changed = {name: new for name, old in vars(part).items() if (new := whole_value(old)) is not old}
+    if (
+        isinstance(part, BaseToolCallPart)
+        and isinstance(part.args, str)
+        and (args := whole_json(part.args)) != part.args
+    ):
+        changed["args"] = args
+    return replace(part, **changed) if changed else part
 
 
 def settings_to_json(settings: ModelSettings | None) -> JsonValue:

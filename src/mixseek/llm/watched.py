@@ -42,6 +42,7 @@ from mixseek.llm.convert import (
     parameters_text,
     settings_to_json,
     usage_record,
+    whole_answer,
 )
 from mixseek.llm.faults import costs_nothing, fault_of, is_remote, refuse_incomplete
 from mixseek.llm.lanes import Passage, TooLongAPause
@@ -174,17 +175,22 @@ class WatchedModel(WrapperModel):
     ) -> AsyncGenerator[StreamedResponse]:
         """Ask once and play the events of the answer, when it is known to be whole: a part could not be taken back."""
         events: list[ModelResponseStreamEvent] = []
+        received: ModelResponse | None = None
 
         async def asking(settings: ModelSettings) -> ModelResponse:
+            nonlocal received
             events.clear()
             streaming = self.wrapped.request_stream(messages, settings, model_request_parameters, run_context)
             async with streaming as stream:
                 events.extend([event async for event in stream])
-                return stream.get()
+                received = stream.get()
+                return received
 
         answer = await self._call(asking, messages, model_settings, model_request_parameters)
+        # Of an answer that came otherwise, or was mended, the events are made anew.
+        replayed = list(events) if answer is received else []
         yield CompletedStreamedResponse(
-            answer, model_request_parameters=model_request_parameters, replay_events=list(events) or True
+            answer, model_request_parameters=model_request_parameters, replay_events=replayed or True
         )
 
     # --- one call -----------------------------------------------------------------------------------------------------
@@ -374,7 +380,7 @@ class WatchedModel(WrapperModel):
     async def _asked(self, request: Coroutine[Any, Any, ModelResponse], seconds: float) -> ModelResponse:
         try:
             async with asyncio.timeout(seconds):
-                return await self._allowed(request)
+                return whole_answer(await self._allowed(request))
         except MixSeekError:
             raise
         except TimeoutError as error:

@@ -76,6 +76,7 @@ from mixseek.round_controller.run import Run, open_run
 from mixseek.storage.attachments import read_kept_attachments
 from mixseek.storage.beginning import read_beginning
 from mixseek.storage.journal import Journal
+from mixseek.strangers import in_words, is_for_us
 from mixseek.templating import with_place
 from mixseek.workspace import Workspace
 
@@ -546,7 +547,9 @@ class _Execution:
                 best = await self._try(controller)
             except PlaceLostError:
                 return  # no failure of the team: the whole run ends, and who has it now is said once
-            except Exception as error:  # noqa: BLE001  # the edge where one team must not take down the others
+            except BaseException as error:  # the edge where one team must not take down the others
+                if isinstance(error, asyncio.CancelledError) or is_for_us(error):
+                    raise  # a team whose task was cancelled is told of when all have been played
                 await self._fail(controller, error)
             else:
                 self._results.append(best)
@@ -606,7 +609,7 @@ class _Execution:
         made = self._run.meter.calls_made(self._task.execution_id, controller.get_team_id())
         return self._run.restored is not None and not made
 
-    async def _fail(self, controller: RoundController, error: Exception) -> None:
+    async def _fail(self, controller: RoundController, error: BaseException) -> None:
         """Note why a team cannot go on; its best finished round still counts."""
         timed_out = isinstance(error, TeamTimeoutError)
         reason = _reason(error)
@@ -757,10 +760,10 @@ def _task(
     )
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, TemplateError):
         return with_place(error)
-    return str(error) if isinstance(error, MixSeekError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, MixSeekError) else in_words(error)
 
 
 async def _briefly(writing: Coroutine[Any, Any, None]) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 from uuid import uuid4
 
 from mixseek.agents.member.asking import ask_member as ask
-from mixseek.agents.member.asking import clean_up, made_ready
 from mixseek.agents.member.factory import MemberAgentFactory
+from mixseek.agents.member.readiness import made_ready
 from mixseek.config.manager import ConfigurationManager, RunSettings
 from mixseek.config.schema import (
     EvaluatorSettings,
@@ -254,13 +254,10 @@ async def ask_member(
         scope = Scope(
             execution_id=run.execution_id, team_id=_ALONE, round_number=1, role="member", agent_name=config.name
         )
-        absent = await made_ready(member)
-        try:
+        async with made_ready(member) as absent:
             with calling(scope, run.meter):
                 async with run.before_time_is_up(_ALONE):
                     given = await ask(member, task, scope, run.tell, absent=absent)
-        finally:
-            await clean_up(member)
         return MemberAnswer(task=task, result=given.submission, **bill_of(run, started))
 
 

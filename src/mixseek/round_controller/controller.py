@@ -4,6 +4,7 @@ The controller can be started again after a failure: finished rounds stay as the
 scored is scored again, and only what is missing is played.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -19,9 +20,9 @@ from pydantic import JsonValue
 from pydantic_ai import UserContent
 
 from mixseek.agents.leader.agent import LEADER, Leader, Turn
-from mixseek.agents.member.asking import clean_up, made_ready
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.factory import MemberAgentFactory
+from mixseek.agents.member.readiness import made_ready
 from mixseek.config.answer_schema import load_answer_schema
 from mixseek.config.layers import KeyPath
 from mixseek.config.manager import ConfigurationManager, is_explicit, problems_within, read_team_settings
@@ -81,6 +82,7 @@ from mixseek.round_controller.restored import RestoredTeam
 from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
 from mixseek.round_controller.uncut import uncut
 from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.strangers import is_for_us
 from mixseek.templating import TEXTS, Texts, with_place
 from mixseek.workspace import Workspace
 
@@ -538,9 +540,23 @@ class RoundController:
     async def _call_hook(self, state: RoundState, submissions: list[MemberSubmission]) -> None:
         if self._on_round_complete is None:
             return
+        # In a task of its own, for what it does to its task must not reach the team's: see the readiness of members.
+        calling_it = asyncio.create_task(self._hooked(self._on_round_complete, state, submissions))
         try:
-            await self._on_round_complete(state, submissions)
-        except Exception:  # a hook looks at a run and must never be able to end it
+            await asyncio.wait({calling_it})
+        finally:
+            if not calling_it.done():
+                calling_it.cancel()
+                await asyncio.wait({calling_it})
+
+    async def _hooked(
+        self, hook: OnRoundCompleteCallback, state: RoundState, submissions: list[MemberSubmission]
+    ) -> None:
+        try:
+            await hook(state, submissions)
+        except BaseException as error:  # a hook looks at a run and must never be able to end it
+            if is_for_us(error):
+                raise
             logger.exception("on_round_complete failed after round %d of %r", state.round_number, self._team.team_id)
 
     def _entry(self, state: RoundState) -> LeaderBoardEntry:
@@ -624,20 +640,12 @@ class RoundController:
                 await self._run.keep(self._task.attachments)
                 if attached := tuple(one.info for one in self._task.attachments):
                     self._run.tell(AttachmentsKept(**self._where(), attachments=attached))
-            for member in self._members:
-                if await self._made_ready(member):
-                    stack.push_async_callback(clean_up, member)
+            self._leader.absent.clear()
+            for member in () if self._run.replays else self._members:
+                absent = await stack.enter_async_context(made_ready(member))
+                if absent is not None:
+                    self._leader.absent[member.agent_name] = absent
             yield
-
-    async def _made_ready(self, member: BaseMemberAgent) -> bool:
-        """Whether the member can be asked; if not, its leader is told so."""
-        self._leader.absent.pop(member.agent_name, None)
-        if self._run.replays:
-            return False
-        absent = await made_ready(member)
-        if absent is not None:
-            self._leader.absent[member.agent_name] = absent
-        return absent is None
 
 
 def _templates_of(workspace: Workspace, settings: PromptBuilderSettings) -> Path | None:

@@ -1,9 +1,8 @@
-"""One call of a member: made ready before, watched and bounded while it works, let go of afterwards.
+"""One call of a member, watched and bounded while it works.
 
 A leader asks its members this way, and so does whoever asks one member alone.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +11,16 @@ from typing import Any
 from pydantic import JsonValue
 
 from mixseek.agents.member.base import BaseMemberAgent
-from mixseek.agents.member.results import as_submission, being_cancelled
+from mixseek.agents.member.results import as_submission
 from mixseek.config.schema import MemberAgentConfig
-from mixseek.errors import BudgetExhaustedError, ConfigurationError, MixSeekError
+from mixseek.errors import BudgetExhaustedError, MixSeekError
 from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.llm import FinishedToolUse, Meter, PatientTimeout, Scope, calling, current_meter
 from mixseek.prompt_builder.fence import new_nonce
 from mixseek.records import MemberAgentResult, MemberSubmission, seconds_between, utc_now
+from mixseek.strangers import in_words, is_for_us
 
-__all__ = ["Given", "ask_member", "clean_up", "made_ready"]
+__all__ = ["Given", "ask_member"]
 
 logger = logging.getLogger(__name__)
 
@@ -70,31 +70,10 @@ async def ask_member(
         within = f"{call_id} {use.occurrence}" if use.occurrence else call_id
         with calling(scope.model_copy(update={"role": "member", "agent_name": config.name, "within": within})):
             result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
-        seconds = seconds_between(use.started_at, utc_now())
-        given = Given(as_submission(result, seconds=seconds), new_nonce())
+        given = Given(_submission(config, result, seconds_between(use.started_at, utc_now())), new_nonce())
         await meter.keep_tool_result(FinishedToolUse(use, given.as_json()))
     emit(MemberFinished(**where, submission=given.submission))
     return given
-
-
-async def made_ready(member: BaseMemberAgent) -> str | None:
-    """Get a member ready; why it cannot be asked, or None if it can. What the user can mend is raised."""
-    try:
-        await member.initialize()
-    except ConfigurationError:
-        raise
-    except Exception as error:
-        logger.exception("member %r could not get ready", member.agent_name)
-        return f"it could not get ready: {type(error).__name__}: {error}"
-    return None
-
-
-async def clean_up(member: BaseMemberAgent) -> None:
-    """Let a member go; what it leaves behind must not cost anybody a result."""
-    try:
-        await member.cleanup()
-    except Exception:
-        logger.exception("member %r could not clean up", member.agent_name)
 
 
 async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]) -> MemberAgentResult:
@@ -108,19 +87,26 @@ async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]
         raise
     except MixSeekError as error:
         return _failure(config, str(error), type(error).__name__)
-    except asyncio.CancelledError:
-        # Only a member that cancels itself is its own failure; a run that is cancelled ends here.
-        if being_cancelled():
+    except BaseException as error:  # the edge where one member must not take down the others
+        if is_for_us(error):
             raise
-        return _failure(config, "it gave up its own work", "CancelledError")
-    except (Exception, SystemExit) as error:  # the edge where one member must not take down the others
         if limit.expired():
             return _failure(config, f"no answer within {config.timeout_seconds} s", "TIMEOUT")
         logger.warning("member %r failed", config.name, exc_info=True)
-        return _failure(config, f"{type(error).__name__}: {error}", type(error).__name__)
+        return _failure(config, in_words(error), type(error).__name__)
     if not isinstance(result, MemberAgentResult):
         return _failure(config, f"it gave no MemberAgentResult but {type(result).__name__}", "TypeError")
     return result
+
+
+def _submission(config: MemberAgentConfig, result: MemberAgentResult, seconds: float) -> MemberSubmission:
+    """The record of what a member gave; what cannot be kept is its failure."""
+    try:
+        return as_submission(result, seconds=seconds)
+    except Exception as error:  # a stranger's result may hold anything
+        logger.warning("what member %r gave cannot be kept", config.name, exc_info=True)
+        failure = _failure(config, f"it gave what cannot be kept: {in_words(error)}", type(error).__name__)
+        return as_submission(failure, seconds=seconds)
 
 
 def _failure(config: MemberAgentConfig, words: str, code: str) -> MemberAgentResult:

@@ -31,12 +31,13 @@ from pydantic_core import to_json, to_jsonable_python
 
 from mixseek import plugins
 from mixseek.agents.member.mcp import McpServer
-from mixseek.agents.member.results import being_cancelled
 from mixseek.agents.member.threads import Threads
 from mixseek.config.schema import FunctionSettings
 from mixseek.errors import ConfigurationError, MixSeekError, ToolError
 from mixseek.llm import FinishedToolUse, ToolUse, current_meter, current_scope
 from mixseek.prompt_builder.fence import fenced, new_nonce
+from mixseek.strangers import in_words, is_for_us
+from mixseek.surrogates import whole_text
 from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["MAX_RESULT_CHARS", "ToolWatch", "function_tools", "refuse_equal_names"]
@@ -97,12 +98,11 @@ class ToolWatch(AbstractCapability[Any]):
         _begin(use)
         try:
             text = _cut(_as_text(await handler(args)), self._max_chars)
-        except asyncio.CancelledError:
-            if being_cancelled():
-                await _end(use, None, _CANCELLED, new_nonce())
+        except BaseException as error:  # the edge where one tool must not take down its member
+            if is_for_us(error):
+                if isinstance(error, asyncio.CancelledError):
+                    await _end(use, None, _CANCELLED, new_nonce())
                 raise
-            return await self._failed(ctx, use, call, "it gave up its own work")
-        except Exception as error:  # the edge where one tool must not take down its member
             logger.debug("tool %r failed", call.tool_name, exc_info=True)
             return await self._failed(ctx, use, call, _words(error))
         nonce = new_nonce()
@@ -171,11 +171,11 @@ async def _end(use: ToolUse | None, content: str | None, error: str | None, nonc
 _IN_WORDS = (MixSeekError, ModelRetry, ToolFailed, ToolFailedError, ToolRetryError)
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         faults = error.errors(include_url=False, include_input=False)
         return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in faults)
-    return str(error) if isinstance(error, _IN_WORDS) else f"{type(error).__name__}: {error}".rstrip(": ")
+    return str(error) if isinstance(error, _IN_WORDS) else in_words(error)
 
 
 def _as_text(result: Any) -> str:
@@ -192,8 +192,7 @@ def _as_text(result: Any) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    # Halves of surrogate pairs can neither be sent nor kept.
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if not text.isascii() else text
+    whole = whole_text(text)
     if len(whole) <= most:
         return whole
     return f"{whole[:most]}\n[cut here: {len(whole)} characters in all]"

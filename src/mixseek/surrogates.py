@@ -1,0 +1,56 @@
+"""Halves of surrogate pairs, which no UTF-8 can hold: what has one can neither be sent nor kept.
+
+Models and tools give them where a text was cut in the middle of an emoji.
+"""
+
+import re
+from operator import is_
+from typing import Any
+
+__all__ = ["whole_json", "whole_text", "whole_value"]
+
+_ESCAPES = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+
+
+def whole_text(text: str) -> str:
+    """The text itself, or where halves stand in it, one that has U+FFFD for each; two that belong together are one.
+
+    >>> whole_text("cut here \\ud83d"), whole_text("\\ud83d\\ude00")
+    ('cut here \ufffd', '\U0001f600')
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def whole_json(text: str) -> str:
+    r"""A text of JSON whose strings can be read; halves may be written as escapes there.
+
+    >>> whole_json(r'"cut here \ud83d, not \\ud83d or \ud83d\ude00"')
+    '"cut here \\ufffd, not \\\\ud83d or \\ud83d\\ude00"'
+    """
+    text = whole_text(text)
+    if "\\ud" not in text and "\\uD" not in text:
+        return text
+    return _ESCAPES.sub(lambda escape: r"\ufffd" if escape["half"] else escape[0], text)
+
+
+def whole_value(value: Any) -> Any:
+    """A value whose texts are whole, down to those in lists and dicts: the same one where they were before."""
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, list):
+        items = [whole_value(item) for item in value]
+        return value if all(map(is_, items, value)) else items
+    if isinstance(value, dict):
+        keys, values = whole_value(list(value)), whole_value(list(value.values()))
+        is_same = all(map(is_, keys, value)) and all(map(is_, values, value.values()))
+        return value if is_same else dict(zip(keys, values, strict=True))
+    return value
