@@ -1,5 +1,6 @@
 """Members and metrics of one's own, and what a run makes of those that misbehave."""
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator
@@ -9,18 +10,21 @@ from typing import Any
 import pytest
 
 import mixseek
+from mixseek.agents.member import readiness
 from mixseek.errors import ConfigurationError
 from mixseek.testing import Match, ModelCall, ModelServer, scripted
 from soak.arena import Arena, Played, Team
 
 MEMBERS = r"""
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 
 from mixseek.agents.member import BaseMemberAgent
 from mixseek.core.auth import create_authenticated_model
+from mixseek.llm.patience import let_time_run_out
 from mixseek.models.member_agent import MemberAgentResult
 
 NOTES = Path(__file__).with_name("notes.txt")
@@ -202,6 +206,19 @@ class CleansUpItsTask(Good):
         await let_go_of_a_task()
 
 
+class NeverLetsGo(Good):
+    async def cleanup(self):
+        let_time_run_out(0)
+        await asyncio.sleep(60)
+
+
+class NeverLetsGoEvenIfCancelled(Good):
+    async def cleanup(self):
+        for _ in range(3):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(20)
+
+
 class LeavesWithTheProgram(Good):
     async def cleanup(self):
         raise SystemExit("all out")
@@ -313,7 +330,9 @@ async def server() -> AsyncIterator[ModelServer]:
         yield running
 
 
-async def with_member(tmp_path: Path, server: ModelServer, name: str, more: str = "") -> tuple[Arena, Played]:
+async def with_member(
+    tmp_path: Path, server: ModelServer, name: str, more: str = "", **options: Any
+) -> tuple[Arena, Played]:
     own = (
         '[[team.members]]\nname = "own"\ntype = "custom"\nmodel = "loop:own-model"\n'
         f'plugin = {{ path = "own.py", agent_class = "{name}" }}\n{more}'
@@ -322,7 +341,7 @@ async def with_member(tmp_path: Path, server: ModelServer, name: str, more: str 
     teams = [Team("alpha", members=0, extra=own), Team("beta", scores=(60, 65), members=0)]
     arena = Arena(tmp_path, server.base_url, teams, orchestrator="max_rounds = 2\nmax_retries_per_team = 0")
     arena.script(server)
-    return arena, await arena.play()
+    return arena, await arena.play(**options)
 
 
 def given(arena: Arena) -> list[dict[str, Any]]:
@@ -459,6 +478,32 @@ async def test_a_member_that_cannot_be_made_is_told_with_its_file_before_a_call(
         await with_member(tmp_path, server, name)
     assert str(told.value) == f"configs/agents/0.toml: team.members[0].plugin: {words}"
     assert not server.requests
+
+
+@pytest.mark.parametrize("name", ["NeverLetsGo", "NeverLetsGoEvenIfCancelled"])
+async def test_a_member_that_never_lets_go_is_left_and_a_team_that_has_played_keeps_its_result(
+    tmp_path: Path,
+    server: ModelServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+) -> None:
+    monkeypatch.setattr(readiness, "CLEAN_UP_SECONDS", 0.2)
+    monkeypatch.setattr(readiness, "_LAST_SECONDS", 0.1)
+    async with asyncio.timeout(15):
+        _, played = await with_member(tmp_path, server, name)
+    assert both_teams_are_well(played)
+    assert "member 'own' did not clean up within 0.2 s and is left as it is" in caplog.text
+
+
+async def test_a_team_whose_time_is_up_does_not_wait_for_a_member_that_never_lets_go(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "CLEAN_UP_SECONDS", 0.2)
+    server.fault("hang_before_headers", model="leader-alpha")
+    async with asyncio.timeout(15):
+        _, played = await with_member(tmp_path, server, "NeverLetsGo", timeout_seconds=2)
+    assert played.failure("alpha") == "all rounds together took longer than 2 s"
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------

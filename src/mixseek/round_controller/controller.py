@@ -7,8 +7,8 @@ scored is scored again, and only what is missing is played.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -238,12 +238,15 @@ class RoundController:
         self._run.purses.start(self._team.team_id)
         limit = PatientTimeout(timeout_seconds)
         try:
-            async with limit, self._ready():
-                best = await self._play_rounds()
-                if self._owns_run:
-                    await self._run.tell_for_good(
-                        TeamFinished(**self._where(), team_name=self._team.team_name, best=best)
-                    )
+            # Around the limit: letting go of what was taken has a limit of its own, and costs nobody a result.
+            async with AsyncExitStack() as taken:
+                async with limit:
+                    await self._get_ready(taken)
+                    best = await self._play_rounds()
+                    if self._owns_run:
+                        await self._run.tell_for_good(
+                            TeamFinished(**self._where(), team_name=self._team.team_name, best=best)
+                        )
                 return best
         except TimeoutError as error:
             if not limit.expired():
@@ -631,21 +634,18 @@ class RoundController:
         with calling(scope, self._run.meter):
             yield scope
 
-    @asynccontextmanager
-    async def _ready(self) -> AsyncGenerator[None]:
-        """Everything a run of rounds needs, made ready before and let go of afterwards."""
-        async with AsyncExitStack() as stack:
-            if self._owns_run:
-                await stack.enter_async_context(self._run)
-                await self._run.keep(self._task.attachments)
-                if attached := tuple(one.info for one in self._task.attachments):
-                    self._run.tell(AttachmentsKept(**self._where(), attachments=attached))
-            self._leader.absent.clear()
-            for member in () if self._run.replays else self._members:
-                absent = await stack.enter_async_context(made_ready(member))
-                if absent is not None:
-                    self._leader.absent[member.agent_name] = absent
-            yield
+    async def _get_ready(self, taken: AsyncExitStack) -> None:
+        """Make everything ready that a run of rounds needs; ``taken`` lets go of it."""
+        if self._owns_run:
+            await taken.enter_async_context(self._run)
+            await self._run.keep(self._task.attachments)
+            if attached := tuple(one.info for one in self._task.attachments):
+                self._run.tell(AttachmentsKept(**self._where(), attachments=attached))
+        self._leader.absent.clear()
+        for member in () if self._run.replays else self._members:
+            absent = await taken.enter_async_context(made_ready(member))
+            if absent is not None:
+                self._leader.absent[member.agent_name] = absent
 
 
 def _templates_of(workspace: Workspace, settings: PromptBuilderSettings) -> Path | None:

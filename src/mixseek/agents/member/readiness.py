@@ -15,9 +15,13 @@ from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.errors import ConfigurationError
 from mixseek.strangers import in_words, is_for_us
 
-__all__ = ["made_ready"]
+__all__ = ["CLEAN_UP_SECONDS", "made_ready"]
 
 logger = logging.getLogger(__name__)
+
+CLEAN_UP_SECONDS = 25.0
+"""The longest a member may take to let go. The servers of its tools have 20 s: 10 to end, and 10 to be made to."""
+_LAST_SECONDS = 1.0
 
 
 @asynccontextmanager
@@ -38,14 +42,19 @@ async def made_ready(member: BaseMemberAgent) -> AsyncGenerator[str | None]:
         over.set()
         if not ready.done():
             keeper.cancel()
-        await _ended(keeper)
+        await _ended(keeper, member.agent_name)
 
 
-async def _ended(keeper: asyncio.Task[None]) -> None:
+async def _ended(keeper: asyncio.Task[None], name: str) -> None:
+    """Wait until the member has let go, but not for ever: a team that has played has its result."""
     try:
-        await asyncio.wait({keeper})
+        done, _ = await asyncio.wait({keeper}, timeout=CLEAN_UP_SECONDS)
+        if not done:
+            logger.warning("member %r did not clean up within %g s and is left as it is", name, CLEAN_UP_SECONDS)
     finally:
         keeper.cancel()
+    # What it does when it is cancelled has a moment; then nobody waits any more.
+    await asyncio.wait({keeper}, timeout=_LAST_SECONDS)
 
 
 async def _keep(
