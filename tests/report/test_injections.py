@@ -90,7 +90,7 @@ DANGEROUS = """
 def with_every_text(text: str) -> ExecutionRecord:
     """An execution in which every text is this one: those of each class of record, whatever its fields are."""
     record = make_record(make_team("a", [80.0, 70.0]), make_team("b", [60.0, None]))
-    failed = record.teams[1].model_copy(update={"error": "x"})
+    failed = record.teams[1].model_copy(update={"error": "x", "shortage": "x"})
     rounds = [each.model_copy(update={"flags": ("x",), "failure": "x"}) for each in record.teams[0].rounds]
     rounds[1] = rounds[1].model_copy(update={"submission_format": "json"})
     flagged = record.teams[0].model_copy(update={"rounds": tuple(rounds)})
