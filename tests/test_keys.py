@@ -110,7 +110,8 @@ def test_a_keyring_that_cannot_be_asked_is_a_note_and_holds_nothing_up(workspace
     ran = _run(workspace, "models", "list", kept=kept)
     assert ran.returncode == 0
     assert f"mixseek: the keyring was asked for a key, but {told}" in ran.stderr
-    assert "no key for the models of 'loopback': set LOOP_KEY in the environment or in .env; the keyring" in ran.stdout
+    missing = "no key for the models of 'loopback': set LOOP_KEY in the environment or in .env of the workspace"
+    assert f"{missing}; the keyring" in ran.stdout
     assert "canary" not in ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
     assert _asked(workspace) == ["mixseek LOOP_KEY"]

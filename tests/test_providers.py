@@ -47,7 +47,7 @@ def test_any_of_a_providers_variables_may_hold_its_key(model_id: str, variable: 
 def test_a_missing_key_is_told_with_the_variable_to_set(empty: str | None) -> None:
     environ = {} if empty is None else {"OPENAI_API_KEY": empty}
     assert told("openai:gpt-5", **environ) == [
-        "no key for the models of 'openai': set OPENAI_API_KEY in the environment or in .env"
+        "no key for the models of 'openai': set OPENAI_API_KEY in the environment or in .env of the workspace"
     ]
 
 

@@ -117,7 +117,8 @@ def check_model(model_id: str, servers: Mapping[str, OwnServer], environ: Mappin
 def _set_one(prefix: str, variables: tuple[str, ...]) -> str:
     fault = keyring_fault()
     asked = "" if fault is None or fault == NO_KEYRING else f"; the keyring was asked, but {fault}"
-    return f"no key for the models of {prefix!r}: set {' or '.join(variables)} in the environment or in .env{asked}"
+    where = f"{' or '.join(variables)} in the environment or in .env of the workspace"
+    return f"no key for the models of {prefix!r}: set {where}{asked}"
 
 
 def _unknown(prefix: str, servers: Mapping[str, OwnServer]) -> str:

@@ -320,7 +320,7 @@ def test_without_a_key_the_remedies_are_named(run: Run, workspace: Path) -> None
     assert ran.code == 2
     assert ran.err.splitlines() == [
         "mixseek: --agent plain: model: no key for the models of 'google-gla': "
-        "set GOOGLE_API_KEY or GEMINI_API_KEY in the environment or in .env",
+        "set GOOGLE_API_KEY or GEMINI_API_KEY in the environment or in .env of the workspace",
         "mixseek: --agent plain: or name another model with --model PROVIDER:NAME or MIXSEEK_MEMBER_MODEL",
     ]
     ran = run("member", "task", "--agent", "plain", "--model", "google:gemini", "-f", "json")

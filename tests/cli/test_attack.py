@@ -74,7 +74,7 @@ def test_only_judges_are_tried_and_an_attack_that_cannot_be_judged_is_told(tmp_p
 @pytest.mark.parametrize(
     ("evaluator", "arguments", "told"),
     [
-        ('default_model = "openai:gpt-5-mini"', [], "set OPENAI_API_KEY in the environment or in .env"),
+        ('default_model = "openai:gpt-5-mini"', [], "set OPENAI_API_KEY in the environment or in .env of"),
         ('[[metrics]]\nname = "Length"\noptions = { maximum = 9 }', [], "there is no judge to try"),
         ("", ["--category", "poems"], "there is no category 'poems'"),
         ("metrics = 3", [], "configs/evaluator.toml: metrics"),

@@ -116,7 +116,7 @@ def test_what_is_wrong_is_told_with_its_remedy(
     code, told = _doctor(capsys, "-w", str(workspace))
     assert (code, told["ok"]) == (1, False)
     key = _found(told, "fail", "openai: gpt-5; no key for the models of 'openai'")
-    assert key["remedy"] == "set OPENAI_API_KEY in the environment or in .env"
+    assert key["remedy"] == "set OPENAI_API_KEY in the environment or in .env of the workspace"
     assert _found(told, "fail", "modell: unknown key")["area"] == "workspace"
     assert "move mixseek.db away" in _found(told, "fail", "is not a DuckDB database file")["remedy"]
     assert "move journal.db away" in _found(told, "fail", "journal.db: file is not a database")["remedy"]

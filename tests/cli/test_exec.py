@@ -263,7 +263,7 @@ def test_all_that_is_wrong_is_told_before_anything_is_called(server: ModelServer
         "mixseek: configs/agents/team-a.toml: team.leader.model: unknown model provider 'loopbak'; "
         "did you mean 'loopback'?",
         "mixseek: configs/agents/team-b.toml: team.leader.model: no key for the models of 'anthropic': "
-        "set ANTHROPIC_API_KEY in the environment or in .env",
+        "set ANTHROPIC_API_KEY in the environment or in .env of the workspace",
     ]
     assert server.bill.total.requests == 0
     assert not (workspace / "mixseek.db").exists()
@@ -304,7 +304,7 @@ def test_a_dry_run_without_a_key_shows_the_plan_and_tells_each_missing_key_once(
     assert told.stdout.startswith("3 teams, ")
     assert told.stderr == (
         "mixseek: configs/agents/team-a.toml: team.leader.model: no key for the models of 'openai': "
-        "set OPENAI_API_KEY in the environment or in .env (here and in 5 other places)\n"
+        "set OPENAI_API_KEY in the environment or in .env of the workspace (here and in 5 other places)\n"
     )
     planned = json.loads(_run(workspace, TASK, "--dry-run", "-f", "json", **nothing).stdout)
     assert (planned["dry_run"], len(planned["error"]["problems"])) == (True, 6)

@@ -57,7 +57,7 @@ def test_list_tells_where_models_are_named_and_what_they_lack(tmp_path: Path, se
     assert found["loopback:leader-a"]["ready"]
     assert (found["loopback:leader-a"]["price_known"], found["loopback:judge"]["price_known"]) == (False, True)
     assert found["openai:gpt-5-mini"]["problems"] == [
-        "no key for the models of 'openai': set OPENAI_API_KEY in the environment or in .env"
+        "no key for the models of 'openai': set OPENAI_API_KEY in the environment or in .env of the workspace"
     ]
     assert found["openai:gpt-5-mini"]["price_known"]
     assert found[LOCAL]["problems"] == ["its weights are not here yet; the first run fetches them (98 MB)"]

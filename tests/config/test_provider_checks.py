@@ -11,8 +11,8 @@ from mixseek.config.schema import OrchestratorSettings
 from mixseek.errors import ConfigurationError
 
 TEAM = '[team]\nteam_id = "t"\nteam_name = "T"\n'
-OPENAI = "no key for the models of 'openai': set OPENAI_API_KEY in the environment or in .env"
-GOOGLE = "no key for the models of 'google-gla': set GOOGLE_API_KEY or GEMINI_API_KEY in the environment or in .env"
+OPENAI = "no key for the models of 'openai': set OPENAI_API_KEY in the environment or in .env of the workspace"
+GOOGLE = "no key for the models of 'google-gla': set GOOGLE_API_KEY or GEMINI_API_KEY in the environment or in .env of the workspace"
 UNKNOWN = "unknown model provider 'opena'; did you mean 'openai'?"
 METRIC = """\
 from mixseek.evaluator.metrics.base import BaseMetric, LLMJudgeMetric
@@ -167,7 +167,7 @@ def test_the_key_of_a_server_of_ones_own_is_asked_for_by_its_variable(workspace:
     file = _competition(workspace, leader="mine:x")
     _write(workspace, "configs/providers.toml", '[providers.mine]\nbase_url = "http://x/v1"\napi_key_env = "MINE"\n')
     assert _notes(workspace, file) == [
-        "configs/agents/team.toml: team.leader.model: no key for the models of 'mine': set MINE in the environment or in .env"
+        "configs/agents/team.toml: team.leader.model: no key for the models of 'mine': set MINE in the environment or in .env of the workspace"
     ]
     assert _notes(workspace, file, {"MINE": "k"}) == []
 

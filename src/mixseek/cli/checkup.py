@@ -215,7 +215,7 @@ def _keyring() -> Iterator[Finding]:
     """A keyring that could not be asked; one that was not needed is not looked at."""
     fault = keyring_fault()
     if fault is not None:
-        remedy = "unlock it, or set the variables in the environment or in .env"
+        remedy = "unlock it, or set the variables in the environment or in .env of the workspace"
         yield Finding("providers", "warn", f"the keyring was asked for a key, but {fault}", remedy)
 
 
