@@ -77,6 +77,8 @@ def test_a_copy_of_an_earlier_round_is_flagged_with_the_first_round_it_copies() 
     assert flags_of(ANSWER.upper().replace(" ", "\n"), "task", earlier) == ["copy_of_round_2"]
     assert flags_of(ANSWER.replace("fourteen", "fourteem"), "task", earlier) == ["copy_of_round_2"]
     assert flags_of(f"{ANSWER} It is the seat of the government.", "task", earlier) == []
+    # The same letters, and another text.
+    assert flags_of(" ".join(reversed(ANSWER.split())), "task", earlier) == []
 
 
 def test_a_long_copy_is_found_and_a_long_revision_is_none() -> None:

@@ -9,6 +9,7 @@ import binascii
 import codecs
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from mixseek.prompt_builder.fence import forgeries, read_leniently
@@ -109,13 +110,20 @@ def _likeness(one: str, other: str) -> float:
     if min(len(one), len(other)) * 100 < max(len(one), len(other)) * NEAR_COPY / 2:
         return 0.0
     if max(len(one), len(other)) <= _EXACT_UP_TO:
-        from rapidfuzz import fuzz  # costs 4 MB, and only submissions that changed are compared
+        if _letters_in_common(one, other) < NEAR_COPY:
+            return 0.0
+        from rapidfuzz import fuzz  # costs 4 MB, and few submissions have nearly the same letters
 
         return fuzz.ratio(one, other, score_cutoff=NEAR_COPY)
     if max(len(one), len(other)) > _EVERY_PIECE_UP_TO:
         return _sampled_likeness(one, other)
     ours, theirs = _pieces(one), _pieces(other)
     return 100 * len(ours & theirs) / max(len(ours | theirs), 1)
+
+
+def _letters_in_common(one: str, other: str) -> float:
+    """The share of letters that both have, in whatever order: two texts are never more alike than that."""
+    return 200 * (Counter(one) & Counter(other)).total() / (len(one) + len(other))
 
 
 def _pieces(text: str) -> set[str]:
