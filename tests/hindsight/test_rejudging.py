@@ -392,7 +392,7 @@ def test_the_judging_ends_when_the_time_of_the_budget_is_over_and_goes_on_from_t
     with pytest.raises(SystemExit) as end:
         main(_with_budget(played, "[budget]\nmax_seconds = 1\n"))
     assert end.value.code == 2
-    assert "the run's budget of 1 seconds is used up (max_seconds of [budget])" in capsys.readouterr().err
+    assert "the run's budget of 1 second is used up (max_seconds of [budget])" in capsys.readouterr().err
     server.set_latency(0, model="stylist")
     with pytest.raises(SystemExit) as end:
         main(_with_budget(played, "[budget]\nmax_seconds = 600\n"))

@@ -107,7 +107,7 @@ def _print_plan(plan: "RejudgePlan", output: Format, redactor: Redactor) -> None
     if output is Format.JSON:
         print_json(redactor.value({"dry_run": True, **plan.model_dump(mode="json")}))
         return
-    print_line(f"{plan.submissions} submissions, each by {', '.join(plan.metrics)}")
+    print_line(f"{counted(plan.submissions, 'submission')}, each by {', '.join(plan.metrics)}")
     print_line(f"Metrics that ask a model: {', '.join(plan.judges) or 'none'}")
     print_line(f"{plan.calls} model calls to make, {plan.reused_calls} answered before")
 

@@ -352,7 +352,8 @@ class Purse:
     def out_of_time(self) -> BudgetExhaustedError:
         """What is raised when the time is over."""
         return BudgetExhaustedError(
-            f"{self._owner} of {self.limits.max_seconds:g} seconds is used up ({self._key('max_seconds')})"
+            f"{self._owner} of {limit_words('max_seconds', self.limits.max_seconds or 0)} is used up "
+            f"({self._key('max_seconds')})"
         )
 
     def _has_room_for(self, needed: Spend) -> bool:
@@ -390,7 +391,8 @@ class Purse:
     def _words_of_time(self, seconds: float) -> str:
         left = max(0.0, self._seconds_left())
         return (
-            f"{self._owner} cannot pay for another round: {left:.1f} seconds are left, and a round took {seconds:.1f}"
+            f"{self._owner} cannot pay for another round: {left:.1f} seconds are left, and a round took {seconds:.1f} "
+            f"({self._key('max_seconds')})"
         )
 
     @property
