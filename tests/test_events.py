@@ -1,5 +1,6 @@
 """Events: frozen, whole, and never able to end a run."""
 
+import asyncio
 import json
 import logging
 
@@ -58,11 +59,14 @@ def test_every_listener_hears_every_event_in_order() -> None:
     assert first == second == events
 
 
-def test_a_listener_that_fails_is_logged_and_the_others_still_hear(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("no screen"), SystemExit("no screen"), asyncio.CancelledError()])
+def test_a_listener_that_fails_is_logged_and_the_others_still_hear(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     heard: list[Event] = []
 
     def broken(event: Event) -> None:
-        raise RuntimeError("no screen")
+        raise error
 
     bus = EventBus(broken, heard.append)
     with caplog.at_level(logging.ERROR):

@@ -354,5 +354,7 @@ class EventBus:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # a listener shows a run and must never be able to end it
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # a listener shows a run and must never be able to end it
                 logger.exception("a listener failed on %s", event.kind)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field
 from pydantic_ai import UserContent
 
+from mixseek.amounts import counted
 from mixseek.config.schema import JudgmentSettings
 from mixseek.errors import ModelError
 from mixseek.llm import ModelHub, PatientTimeout, ask, described, model_settings
@@ -142,7 +143,9 @@ def _by_scores(history: Sequence[RoundState], settings: JudgmentSettings, min_ro
         history, settings.plateau_rounds, settings.plateau_min_gain
     ):
         gain = settings.plateau_min_gain or 0
-        return _stop("score_plateau", f"{settings.plateau_rounds} rounds without a gain of more than {gain:g}")
+        return _stop(
+            "score_plateau", f"{counted(settings.plateau_rounds, 'round')} without a gain of more than {gain:g}"
+        )
     return UNDECIDED
 
 

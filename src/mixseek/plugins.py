@@ -189,9 +189,9 @@ def make(found: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """What a class makes of its settings; whatever a stranger's constructor raises is told in its own words."""
     try:
         return found(*arguments, **options)
-    except ConfigurationError:
+    except (ConfigurationError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # as with modules; a constructor must not end the program either
+    except BaseException as error:  # a constructor must not end the program, whatever it is made of
         raise PluginError(f"class {found.__name__!r} cannot be made: {_tell(error)}") from error
 
 

@@ -303,6 +303,11 @@ class NeedsAFile(GivesNothing):
         raise RuntimeError("no model file")
 
 
+class PanicsAtOnce(GivesNothing):
+    def __init__(self):
+        raise type("Panic", (BaseException,), {})("index out of bounds")
+
+
 class Exits(GivesNothing):
     def __init__(self):
         raise SystemExit("no licence")
@@ -601,6 +606,7 @@ async def test_half_a_character_in_the_comment_of_a_metric_costs_no_score(tmp_pa
     ("name", "words"),
     [
         ("NeedsAFile", "class 'NeedsAFile' cannot be made: RuntimeError: no model file"),
+        ("PanicsAtOnce", "class 'PanicsAtOnce' cannot be made: Panic: index out of bounds"),
         ("Exits", "class 'Exits' cannot be made: SystemExit: no licence"),
         (
             "ForgetsItsOptions",

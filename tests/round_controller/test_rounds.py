@@ -111,7 +111,7 @@ async def test_a_plateau_ends_the_team_without_a_model(tmp_path: Path, server: M
     )
     assert (exit_of(played), len(arena.rows("leader_board"))) == ("score_plateau", 2)
     assert len(sent(server, "judgment")) == 1
-    assert verdicts(arena)[-1] == (False, "1 rounds without a gain of more than 2")
+    assert verdicts(arena)[-1] == (False, "1 round without a gain of more than 2")
 
 
 async def test_rules_alone_decide_when_no_model_judges(tmp_path: Path, server: ModelServer) -> None:
