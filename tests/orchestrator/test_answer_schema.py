@@ -1,7 +1,6 @@
 """Submissions that have to meet a JSON schema, with one more try for a leader whose answer does not."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ WRONG = '{"town": "Tokyo"}'
 @pytest.fixture(autouse=True)
 def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIXSEEK_ONLY_LOOPBACK", "1")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
 
 
 async def played(

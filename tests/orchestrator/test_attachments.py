@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -33,12 +32,6 @@ PAPER = Attachment(name="map.pdf", media_type="application/pdf", data=b"%PDF-1.7
 @pytest.fixture(autouse=True)
 def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIXSEEK_ONLY_LOOPBACK", "1")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
 
 
 def arena_of(root: Path, server: ModelServer, *, sees: str = '["image"]', members: int = 0, rounds: int = 1) -> Arena:

@@ -1,6 +1,5 @@
 """A clock that is set back a day in the middle of a run: nothing goes by it but what people read."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Self
@@ -31,12 +30,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> type[SetClock]:
     monkeypatch.setattr(SetClock, "off", timedelta())
     monkeypatch.setattr("mixseek.records.datetime", SetClock)
     return SetClock
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 async def test_a_run_and_its_record_do_not_mind_a_clock_that_is_set_back(

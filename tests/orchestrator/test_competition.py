@@ -1,7 +1,6 @@
 """Five teams, three rounds, two members each: every row, every prompt and every token is accounted for."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ CALLS_OF_A_ROUND = {"leader": 2, "member": 2, "evaluator": 3, "judgment": 1}
 @pytest.fixture(autouse=True)
 def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIXSEEK_ONLY_LOOPBACK", "1")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
 
 
 async def test_every_row_prompt_and_token_of_a_competition_is_accounted_for(

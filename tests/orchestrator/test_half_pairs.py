@@ -1,6 +1,5 @@
 """Answers cut in the middle of a character: half a surrogate pair can neither be sent nor kept, and costs no team."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,6 @@ from soak.arena import Arena, Team
 @pytest.fixture(autouse=True)
 def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIXSEEK_ONLY_LOOPBACK", "1")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
 
 
 def leader(task: str, answer: str) -> Any:

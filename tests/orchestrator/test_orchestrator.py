@@ -4,7 +4,7 @@ import asyncio
 import logging
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,6 @@ ALONE = [*LONE, Team("beta", scores=(60, 65), members=0)]
 @pytest.fixture(autouse=True)
 def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIXSEEK_ONLY_LOOPBACK", "1")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
 
 
 def scripted(tmp_path: Path, server: ModelServer, *args: Any, **parts: Any) -> Arena:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -327,12 +326,6 @@ class ForgetsItsOptions(CodeMetric):
 @pytest.fixture(autouse=True)
 def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIXSEEK_ONLY_LOOPBACK", "1")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
 
 
 async def with_member(

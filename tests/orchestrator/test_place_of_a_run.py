@@ -5,7 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -22,12 +22,6 @@ from mixseek.testing import ModelServer, ModelServerProcess, write_workspace
 from soak import forked
 
 TASK = "What is bamboo for?"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 def _orchestrator(root: Path, base_url: str, heard: list[Event] | None = None) -> Orchestrator:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -33,12 +33,6 @@ BOTH = (Team("alpha"), Team("beta", scores=(60, 65)))
 def _prices(models: Sequence[str] = MODELS) -> str:
     costs = "input_usd_per_million = 1\noutput_usd_per_million = 2"
     return "".join(f'[prices."loop:{model}"]\n{costs}\n' for model in models)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as running:
-        yield running
 
 
 def _arena(

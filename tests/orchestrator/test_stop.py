@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -12,12 +12,6 @@ from mixseek.events import Event, RoundFinished, RunInterrupted, SubmissionEvalu
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.testing import ModelServer, write_workspace
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 def _orchestrator(tmp_path: Path, server: ModelServer, heard: list[Event], teams: int = 2) -> Orchestrator:
