@@ -190,7 +190,7 @@ def _create(path: Path, migrations: Sequence[Migration], *, broken: Path | None 
     for leftover in (draft, draft.with_name(draft.name + ".wal")):
         leftover.unlink(missing_ok=True)
     with duckdb.connect(str(draft), config=_CONFIG) as connection:
-        migrate(connection, migrations)
+        migrate(connection, migrations, is_new=True)
         journal = journal_beside(path)
         rebuilt = Rebuilt() if journal is None else rebuild_rows(connection, path, journal)
         others = {} if broken is None else salvage(connection, path, rebuilt.executions)

@@ -40,7 +40,7 @@ Connection = duckdb.DuckDBPyConnection
 # take no turns.
 _LINGER_SECONDS = 0.15
 _LOOK_UP_SECONDS = 0.01
-_HOLD_SECONDS = 1.0
+_HOLD_SECONDS = 2.0
 # In company: a burst each, so that twelve processes come round within about a second.
 _CONTENDED_LINGER_SECONDS = 0.002
 _CONTENDED_HOLD_SECONDS = 0.06

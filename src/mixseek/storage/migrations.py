@@ -73,9 +73,11 @@ def has_results(db: duckdb.DuckDBPyConnection) -> bool:
     return any(_exists(db, table) for table in _V1)
 
 
-def migrate(db: duckdb.DuckDBPyConnection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring the file up to date, one transaction a migration."""
-    version = check_version(db, migrations)
+def migrate(
+    db: duckdb.DuckDBPyConnection, migrations: Sequence[Migration] = MIGRATIONS, *, is_new: bool = False
+) -> None:
+    """Bring the file up to date, one transaction a migration; a new one need not be asked, which takes DuckDB 7 ms."""
+    version = 0 if is_new else check_version(db, migrations)
     for number, migration in enumerate(migrations[version:], version + 1):
         _apply(db, number, migration)
 
