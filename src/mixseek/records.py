@@ -235,7 +235,7 @@ class MetricScore(Record):
 
 
 class EvaluationResult(Record):
-    """All metrics of one submission and their weighted sum; ``overall_score`` is None when it could not be scored."""
+    """All metrics of one submission and their weighted mean; ``overall_score`` is None when it could not be scored."""
 
     template_properties = frozenset({"feedback_summary"})
 

@@ -542,6 +542,18 @@ CASES = [
         ["configs/agents/x.toml: team.members[0].config: 3 is not allowed: must be the path of a member file"],
     ),
     Case(
+        "a_member_whose_type_is_a_list",
+        "configs/agents/x.toml",
+        TEAM + '[[team.members]]\nname = "m"\ntype = ["plain"]\nmodel = "ollama:b"\n',
+        ["configs/agents/x.toml: team.members[0].type: ['plain'] is not allowed: must be text"],
+    ),
+    Case(
+        "a_default_model_that_is_a_number",
+        "configs/evaluator.toml",
+        "default_model = 5\n",
+        ['configs/evaluator.toml: default_model: 5 is not allowed: must be a model, as "provider:name"'],
+    ),
+    Case(
         "a_fallback_without_a_provider",
         "configs/agents/x.toml",
         TEAM + '[team.leader]\nfallback_models = ["openai:gpt-5", "gpt"]\n',

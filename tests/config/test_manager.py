@@ -254,6 +254,20 @@ def test_a_problem_inside_the_json_of_a_variable_names_the_item_and_its_key(work
         _manager(workspace, {"MIXSEEK_TEAM__MEMBERS": members}).load_team_settings(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MEMBERS", '{"name": "x"}'), ("LEADER__FALLBACK_MODELS", '{"a": {"b": 1}}'), ("MEMBERS", '{"a": 1, "b": 2}')],
+)
+def test_a_table_in_a_variable_where_none_belongs_is_blamed_on_the_variable(
+    name: str, value: str, workspace: Path
+) -> None:
+    path = _write(workspace, "configs/agents/a.toml", TEAM.format(id="a"))
+    with pytest.raises(ConfigurationError) as caught:
+        _manager(workspace, {f"MIXSEEK_TEAM__{name}": value}).load_team_settings(path)
+    [told] = str(caught.value).splitlines()
+    assert told.startswith(f"MIXSEEK_TEAM__{name}: {{")
+
+
 def test_a_wrong_line_in_dotenv_hides_no_other_mistake(workspace: Path) -> None:
     _write(workspace, ".env", "no variable at all\nMIXSEEK_JUDGMENT__TEMPERATURE=9\n")
     with pytest.raises(ConfigurationError) as caught:

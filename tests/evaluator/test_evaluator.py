@@ -59,6 +59,32 @@ async def test_without_weights_all_metrics_count_the_same() -> None:
     assert (await evaluating.evaluate(REQUEST)).overall_score == 70.0
 
 
+@pytest.mark.parametrize("count", [3, 6, 7, 10])
+async def test_metrics_that_all_give_one_score_make_exactly_that_score(count: int) -> None:
+    evaluating = evaluator(*({"name": f"M{number}", "type": "LLMPlain"} for number in range(count)))
+    for score in (25, 50, 70, 97, 100):
+        evaluating.register_custom_metric("LLMPlain", Fixed(score))
+        assert (await evaluating.evaluate(REQUEST)).overall_score == score
+
+
+async def test_the_order_of_the_metrics_does_not_change_their_mean() -> None:
+    means = []
+    for scores in ((1, 8, 12), (12, 1, 8), (8, 12, 1)):
+        evaluating = evaluator(*({"name": name, "type": "LLMPlain"} for name in "ABC"))
+        for name, score in zip("ABC", scores, strict=True):
+            evaluating.register_custom_metric(name, Fixed(score))
+        means.append((await evaluating.evaluate(REQUEST)).overall_score)
+    assert means == [7.0, 7.0, 7.0]
+
+
+async def test_weights_that_miss_one_by_a_little_make_no_more_than_a_hundred() -> None:
+    evaluating = evaluator(
+        {"name": "A", "weight": 0.5005, "type": "LLMPlain"}, {"name": "B", "weight": 0.5, "type": "LLMPlain"}
+    )
+    evaluating.register_custom_metric("LLMPlain", Fixed(100))
+    assert (await evaluating.evaluate(REQUEST)).overall_score == 100.0
+
+
 async def test_the_default_metrics_are_three_judges() -> None:
     with scripted() as script:
         script.on(Match("judge"), lambda call: {"evaluator_comment": "良い", "score": 60})

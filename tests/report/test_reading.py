@@ -12,13 +12,14 @@ import pytest
 
 from mixseek.errors import ConfigurationError, NotResumableError
 from mixseek.hindsight.whatif import what_if
+from mixseek.llm import Backoff
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
 from mixseek.report.reading import best_results, find_execution, find_unfinished, list_executions, load_execution
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.playing import is_playing
 from mixseek.storage.pruning import drop_bodies, prunable
-from mixseek.testing import Match, Script, scripted, write_workspace
+from mixseek.testing import Match, ModelServer, Script, scripted, write_workspace
 from mixseek.workspace import Workspace
 from tests.storage.old_schema import OLD
 
@@ -265,6 +266,25 @@ async def test_the_list_has_the_cost_of_rounds_that_did_not_end(tmp_path: Path) 
     assert line.cost_usd is not None
     assert line.cost_usd == pytest.approx(record.cost_usd)
     assert line.cost_usd > ended > 0
+
+
+async def test_a_round_that_did_not_end_has_all_attempts_that_were_paid_on_its_bill(tmp_path: Path) -> None:
+    async with ModelServer() as server:
+        file = write_workspace(tmp_path, teams=1, base_url=server.base_url)
+        server.fault("early_end", model="leader-a", count=2)
+        reached = asyncio.Event()
+        server.on(Match("judge"), _never_scores(reached))
+        orchestrator = Orchestrator(load_orchestrator_settings(file, tmp_path), backoff=Backoff(first_seconds=0))
+        task = asyncio.create_task(orchestrator.execute(TASK, execution_id="cut-short"))
+        await asyncio.wait_for(reached.wait(), timeout=60)
+        record = await load_execution(Workspace(tmp_path), "cut-short")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        paid = server.bill.models["leader-a"]
+    [line] = record.bill
+    assert (line.role, line.requests) == ("leader", 3)
+    assert (line.input_tokens, line.output_tokens) == (paid.input_tokens, paid.output_tokens)
 
 
 async def test_an_execution_that_was_gone_on_with_has_no_status_of_before(tmp_path: Path) -> None:

@@ -133,11 +133,13 @@ class Merged:
     origins: Mapping[KeyPath, tuple[Origin, ...]]
 
     def place(self, path: KeyPath) -> Place | None:
-        """Where the value at ``path``, or the leaf it is part of, is written."""
+        """Where the value at ``path``, or the leaf it is part of, is written; None for a table of several places."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.origins:
                 return self.origins[path[:end]][0].place.inside(path[end:])
-        return None
+        within = [leaf for leaf in self.origins if leaf[: len(path)] == path]
+        places = {self.origins[leaf][0].place.around(leaf[len(path) :]) for leaf in within}
+        return places.pop() if len(places) == 1 else None
 
 
 @dataclass(eq=False)

@@ -166,7 +166,7 @@ def _asked_models(model: type[BaseModel], values: Mapping[str, Any], workspace: 
 def _asked_by_member(member: Mapping[str, Any]) -> Iterator[_Named]:
     """A member of somebody else's class may do without the model it has to name, so nothing is asked for there."""
     kind = member.get("type", member.get("agent_type"))
-    if kind in _BUILT_IN_MEMBERS and "plugin" not in member:
+    if isinstance(kind, str) and kind in _BUILT_IN_MEMBERS and "plugin" not in member:
         yield from _of_agent(member)
 
 
@@ -178,11 +178,11 @@ def _asked_by_evaluator(values: Mapping[str, Any], workspace: Workspace) -> Iter
     ]
     metrics = _tables(values, "metrics") or [(0, {"name": JUDGES[0]})]
     custom = _table(values, "custom_metrics")
-    asked = [
-        [*_below(("metrics", number), _of_key(metric, "model")), *shared][0]
-        for number, metric in metrics
-        if _is_judge(metric, custom, workspace)
-    ]
+    asked: list[_Named] = []
+    for number, metric in metrics:
+        if _is_judge(metric, custom, workspace):
+            # None of them where what is given is no text, which the settings complain about themselves.
+            asked += [*_below(("metrics", number), _of_key(metric, "model")), *shared][:1]
     yield from dict.fromkeys(asked)
 
 

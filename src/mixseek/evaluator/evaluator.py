@@ -74,6 +74,7 @@ class _Weighed:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_DIGITS_OF_A_SCORE = 9
 _LONG = 50_000
 
 
@@ -161,7 +162,7 @@ class Evaluator:
         reference_prompt: str | None = None,
         earlier: Mapping[int, str] | None = None,
     ) -> EvaluationResult:
-        """All metrics of ``request`` and their weighted sum; the first that fails ends the others.
+        """All metrics of ``request`` and their weighted mean; the first that fails ends the others.
 
         ``earlier`` are the team's submissions so far by their round, to tell a copy by.
         """
@@ -180,9 +181,15 @@ class Evaluator:
             return await _all([_scored_or_failed(weighed, request) for weighed in self._metrics])
 
     def weigh(self, scores: Sequence[MetricScore]) -> float | None:
-        """The weighted sum of all metrics' scores; None if it is no finite number."""
-        total = sum(weighed.weight * score.score for weighed, score in zip(self._metrics, scores, strict=True))
-        return total if isfinite(total) else None
+        """The weighted mean of all metrics' scores; None if it is no finite number.
+
+        Rounded far below what anyone scores, because a mean of numbers like 1/3 may miss its value by 1e-14: a perfect
+        submission would not reach a target of 100, and equal teams would not tie.
+        """
+        weighted = sum(weighed.weight * score.score for weighed, score in zip(self._metrics, scores, strict=True))
+        # Weights may miss 1 by a thousandth, which must not make 100.05 out of 100.
+        mean = weighted / sum(weighed.weight for weighed in self._metrics)
+        return round(mean, _DIGITS_OF_A_SCORE) if isfinite(mean) else None
 
     @property
     def weights(self) -> dict[str, float]:

@@ -235,8 +235,8 @@ class _Kept:
     members: Mapping[_Place, tuple[MemberCall, ...]] = field(default_factory=dict)
     open_rounds: Mapping[_Place, RoundRecord] = field(default_factory=dict)
     """Rounds as far as they came: when they began, and what was submitted."""
-    calls: tuple[ModelUsage, ...] = ()
-    """What calls cost, where no table has it yet."""
+    bill: tuple[ModelUsage, ...] = ()
+    """What calls cost, where the tables may not have all of it yet."""
     lost: tuple[LostUsage, ...] = ()
 
     @property
@@ -315,16 +315,13 @@ async def _read_lost(journal: Journal, execution_id: str) -> tuple[LostUsage, ..
 
 async def _read_open_rounds(journal: Journal, execution_id: str, kept: _Kept) -> _Kept:
     """What is known of rounds that did not end: a run that is over has none of them, and the most of these events."""
-    events = await journal.events(execution_id, kinds=("RoundStarted", "SubmissionMade", "ModelCalled"))
     rounds: dict[_Place, RoundRecord] = {}
-    for event in events:
-        if event.kind != "ModelCalled":
-            place = str(event.team_id), int(_told(event)["round_number"])
-            rounds[place] = (rounds.get(place) or RoundRecord(round_number=place[1])).model_copy(update=_news(event))
-    calls = (_usage_of(event) for event in events if event.kind == "ModelCalled")
+    for event in await journal.events(execution_id, kinds=("RoundStarted", "SubmissionMade")):
+        place = str(event.team_id), int(_told(event)["round_number"])
+        rounds[place] = (rounds.get(place) or RoundRecord(round_number=place[1])).model_copy(update=_news(event))
     # A call that failed before it gave anything is on no bill.
-    paid = (line for line in calls if line.requests or line.input_tokens or line.output_tokens)
-    return replace(kept, open_rounds=rounds, calls=tuple(_added_up(paid)))
+    bill = tuple(line for line in await journal.bill(execution_id) if any(_size(line)))
+    return replace(kept, open_rounds=rounds, bill=bill)
 
 
 def _told(event: JournalEvent) -> dict[str, Any]:
@@ -355,29 +352,21 @@ def _member_call(result: ToolResult) -> MemberCall:
     )
 
 
-def _usage_of(event: JournalEvent) -> ModelUsage:
-    told = _told(event)
-    return ModelUsage(
-        execution_id=event.execution_id,
-        team_id=str(event.team_id),
-        **{name: told[name] for name in ("round_number", "role", "agent_name", "model", "cost_usd")},
-        requests=int(told["error"] is None),
-        input_tokens=told["input_tokens"],
-        output_tokens=told["output_tokens"],
-    )
-
-
 # --- the bill ---------------------------------------------------------------------------------------------------------
 
 
-def _bill(stored: Iterable[ModelUsage], calls: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
-    """The lines of the table, and those of calls it does not have yet; of two for the same, the one with more calls."""
+def _bill(stored: Iterable[ModelUsage], kept: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
+    """The lines of the table, and those of the journal that it does not have yet; of two for the same, the larger."""
     lines = {_line_key(line): line for line in stored}
-    for line in calls:
+    for line in kept:
         known = lines.get(_line_key(line))
-        if known is None or known.requests < line.requests:
+        if known is None or _size(known) < _size(line):
             lines[_line_key(line)] = line
     return tuple(lines[key] for key in sorted(lines))
+
+
+def _size(line: ModelUsage) -> tuple[int, int]:
+    return line.requests, line.input_tokens + line.output_tokens
 
 
 _LineKey = tuple[str, int, str, str, str]
@@ -385,14 +374,6 @@ _LineKey = tuple[str, int, str, str, str]
 
 def _line_key(line: ModelUsage | LostUsage) -> _LineKey:
     return line.team_id, line.round_number, line.role, line.agent_name, line.model
-
-
-def _added_up(lines: Iterable[ModelUsage]) -> list[ModelUsage]:
-    sums: dict[tuple[str, int, str, str, str], ModelUsage] = {}
-    for line in lines:
-        known = sums.get(_line_key(line))
-        sums[_line_key(line)] = line if known is None else known.plus(line)
-    return list(sums.values())
 
 
 def _cost(bill: Sequence[ModelUsage]) -> float | None:
@@ -407,7 +388,7 @@ def _cost(bill: Sequence[ModelUsage]) -> float | None:
 def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running: bool) -> ExecutionRecord:
     summary, begun = stored.summary or {}, kept.begun
     status: Status = _known_status(summary.get("status")) or kept.status or "unfinished"
-    bill = _bill(stored.bill, kept.calls)
+    bill = _bill(stored.bill, kept.bill)
     return ExecutionRecord(
         execution_id=execution_id,
         user_prompt=begun.get("user_prompt") or summary.get("user_prompt") or "",
