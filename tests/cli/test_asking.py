@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import pytest
 from mixseek.cli import logs, main
 from mixseek.testing import ModelServer, write_workspace
 from soak import forked
+from tests.waiting import until_true
 
 TEAM = "configs/agents/team-a.toml"
 PRICES = """
@@ -392,7 +392,7 @@ def test_ctrl_c_ends_the_wait(member: str, workspace: Path, server: ModelServer)
             text=True,
         )
         try:
-            _until(lambda: server.bill.total.waiting > waiting, child)  # noqa: B023
+            until_true(lambda: server.bill.total.waiting > waiting, child)  # noqa: B023
             child.send_signal(signal.SIGINT)
             out, err = child.communicate(timeout=SAFETY_SECONDS)
         finally:
@@ -402,14 +402,6 @@ def test_ctrl_c_ends_the_wait(member: str, workspace: Path, server: ModelServer)
         told = json.loads(out)
         assert told["interrupted"] if command[0] == "team" else told["error"]["type"] == "Interrupted"
         assert "Traceback" not in err
-
-
-def _until(true: Callable[[], bool], child: subprocess.Popen[str]) -> None:
-    ends = time.monotonic() + SAFETY_SECONDS
-    while not true():
-        assert child.poll() is None
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 # --- evaluate ---------------------------------------------------------------------------------------------------------

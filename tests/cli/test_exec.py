@@ -4,8 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from mixseek.cli.output import rounded
 from mixseek.testing import ModelServerProcess, write_workspace
 from soak import forked
 from tests.commands import Ran, run_here
+from tests.waiting import until_true
 
 TASK = "日本の首都は？"
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jfirst line\nsecond \u202eline\r\x9b31m"
@@ -98,14 +98,6 @@ def _start(workspace: Path, *arguments: str) -> subprocess.Popen[str]:
         cwd=workspace.parent,
         env=_environment(),
     )
-
-
-def _until(true: Callable[[], bool], child: subprocess.Popen[str]) -> None:
-    ends = time.monotonic() + SAFETY_SECONDS
-    while not true():
-        assert child.poll() is None
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def _rows(workspace: Path, query: str) -> list[dict[str, Any]]:
@@ -219,7 +211,7 @@ def test_results_are_printed_even_when_the_last_writes_fail(server: ModelServerP
     server.set_latency(2, model="judgment")
     child = _start(workspace, TASK)
     try:
-        _until(lambda: "judgment" in server.bill.models and server.bill.models["judgment"].waiting == 1, child)
+        until_true(lambda: "judgment" in server.bill.models and server.bill.models["judgment"].waiting == 1, child)
         with _held(workspace / "mixseek.db", child):
             out, err = child.communicate(timeout=SAFETY_SECONDS)
     finally:
@@ -242,7 +234,7 @@ def _held(database: Path, child: subprocess.Popen[str]) -> duckdb.DuckDBPyConnec
             return False
         return True
 
-    _until(took_it, child)
+    until_true(took_it, child)
     return held[0]
 
 

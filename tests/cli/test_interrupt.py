@@ -19,6 +19,7 @@ from mixseek.testing import ModelServerProcess, write_workspace
 from soak import forked
 from tests.processes import children_of
 from tests.terminals import Terminal
+from tests.waiting import until_true
 
 TASK = "What is bamboo for?"
 SAFETY_SECONDS = 60
@@ -82,14 +83,6 @@ def _started(workspace: Path, *arguments: str, command: list[str] | None = None)
     finally:
         child.kill()
         child.communicate()
-
-
-def _until(true: Callable[[], bool], child: subprocess.Popen[str]) -> None:
-    ends = time.monotonic() + SAFETY_SECONDS
-    while not true():
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def _asked(server: ModelServerProcess, model: str, times: int) -> Callable[[], bool]:
@@ -158,7 +151,7 @@ def test_ctrl_c_ends_a_team_gracefully_with_the_answer_it_has(server: ModelServe
     command[command.index("exec")] = "team"
     command[command.index("-c") + 1] = str(tmp_path / "configs" / "agents" / "team-a.toml")
     with _started(tmp_path, command=command) as child:
-        _until(_asked(server, "judge", 1), child)
+        until_true(_asked(server, "judge", 1), child)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=SAFETY_SECONDS)
     assert child.returncode == 130, err
@@ -183,7 +176,7 @@ def test_as_json_an_interrupted_run_prints_the_summary_of_what_there_is(
 ) -> None:
     _second_round_hangs(server, tmp_path)
     with _started(tmp_path, "-f", "json") as child:
-        _until(lambda: _asked(server, "leader-a", 2)() and _asked(server, "leader-b", 2)(), child)
+        until_true(lambda: _asked(server, "leader-a", 2)() and _asked(server, "leader-b", 2)(), child)
         child.send_signal(number)
         out, err = child.communicate(timeout=SAFETY_SECONDS)
     assert child.returncode == 130, err
@@ -198,7 +191,7 @@ def test_as_json_an_interrupted_run_prints_the_summary_of_what_there_is(
 def test_an_interrupted_run_has_its_report_too(server: ModelServerProcess, tmp_path: Path) -> None:
     _second_round_hangs(server, tmp_path)
     with _started(tmp_path, "--report-file", "told.html") as child:
-        _until(lambda: _asked(server, "leader-a", 2)() and _asked(server, "leader-b", 2)(), child)
+        until_true(lambda: _asked(server, "leader-a", 2)() and _asked(server, "leader-b", 2)(), child)
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=SAFETY_SECONDS)
     assert child.returncode == 130, err
@@ -212,7 +205,7 @@ def test_ctrl_c_before_any_round_is_finished_says_so(server: ModelServerProcess,
     write_workspace(tmp_path, teams=1, base_url=server.base_url)
     server.fault("hang_in_body", model="leader-a")
     with _started(tmp_path) as child:
-        _until(_asked(server, "leader-a", 1), child)
+        until_true(_asked(server, "leader-a", 1), child)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=SAFETY_SECONDS)
     assert child.returncode == 130
@@ -234,7 +227,7 @@ def test_ctrl_c_while_the_run_is_built_ends_it_before_it_began(server: ModelServ
         '[[metrics]]\nname = "Slow"\n[custom_metrics.Slow]\npath = "slow.py"\nclass = "Slow"\n'
     )
     with _started(tmp_path) as child:
-        _until((tmp_path / "building").exists, child)
+        until_true((tmp_path / "building").exists, child)
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=SAFETY_SECONDS)
     assert child.returncode == 130, err
@@ -249,7 +242,7 @@ def test_ctrl_c_while_another_program_holds_the_database_does_not_wait_for_it(
 ) -> None:
     write_workspace(tmp_path, teams=1, base_url=server.base_url)
     with duckdb.connect(tmp_path / "mixseek.db"), _started(tmp_path) as child:
-        _until(lambda: "itself waiting" in _lock_file(tmp_path), child)
+        until_true(lambda: "itself waiting" in _lock_file(tmp_path), child)
         begun = time.monotonic()
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=SAFETY_SECONDS)
@@ -269,7 +262,7 @@ def test_a_member_that_sleeps_in_a_thread_does_not_hold_up_the_end(server: Model
     team = tmp_path / "configs" / "agents" / "team-a.toml"
     team.write_text(team.read_text() + SLEEPING_MEMBER)
     with _started(tmp_path) as child:
-        _until((tmp_path / "asleep").exists, child)
+        until_true((tmp_path / "asleep").exists, child)
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=SAFETY_SECONDS)
     assert child.returncode == 130, err
@@ -296,7 +289,7 @@ def test_a_second_ctrl_c_ends_at_once_whatever_happens(server: ModelServerProces
 def test_ctrl_c_when_all_is_done_changes_nothing(server: ModelServerProcess, tmp_path: Path) -> None:
     write_workspace(tmp_path, teams=1, max_rounds=1, base_url=server.base_url, orchestrator="min_rounds = 1")
     with _started(tmp_path, "-f", "json") as child:
-        _until(lambda: (tmp_path / "journal.db").exists() and "RunFinished" in _events_if_any(tmp_path), child)
+        until_true(lambda: (tmp_path / "journal.db").exists() and "RunFinished" in _events_if_any(tmp_path), child)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=SAFETY_SECONDS)
     assert child.returncode in (0, 130), err

@@ -5,7 +5,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -20,6 +19,7 @@ from mixseek.round_controller import RoundController
 from mixseek.storage.journal import Journal
 from mixseek.testing import ModelServer, ModelServerProcess, write_workspace
 from soak import forked
+from tests.waiting import until
 
 TASK = "What is bamboo for?"
 
@@ -28,14 +28,6 @@ def _orchestrator(root: Path, base_url: str, heard: list[Event] | None = None) -
     write_workspace(root, teams=2, members=1, max_rounds=2, base_url=base_url)
     settings = load_orchestrator_settings("configs/orchestrator.toml", root)
     return Orchestrator(settings, listeners=[] if heard is None else [heard.append])
-
-
-async def _until(true: Callable[[], bool]) -> None:
-    for _ in range(6000):
-        if true():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to that")
 
 
 def _take_over(root: Path) -> None:
@@ -59,7 +51,7 @@ async def test_an_execution_that_is_played_is_refused_before_a_call_is_paid(
     server.fault("hang_before_headers", model="leader-b")
     first = _orchestrator(tmp_path, server.base_url)
     running = asyncio.create_task(first.execute(TASK, execution_id="shared"))
-    await _until(lambda: first.get_all_team_statuses() != [] and first.get_team_status("a").status == "completed")
+    await until(lambda: first.get_all_team_statuses() != [] and first.get_team_status("a").status == "completed")
     asked = server.bill.total.requests
     with pytest.raises(PlaceTakenError, match=rf"'shared' is being played by process {os.getpid()} \("):
         await _orchestrator(tmp_path, server.base_url).execute(TASK, execution_id="shared")
@@ -77,7 +69,7 @@ async def test_an_execution_that_is_played_without_a_journal_is_refused_too(
     settings = load_orchestrator_settings("configs/orchestrator.toml", tmp_path)
     first = Orchestrator(settings, journal=first_has_journal)
     running = asyncio.create_task(first.execute(TASK, execution_id="shared"))
-    await _until(lambda: server.bill.models.get("leader-b") is not None)
+    await until(lambda: server.bill.models.get("leader-b") is not None)
     with pytest.raises(PlaceTakenError, match="'shared' is being played by another run"):
         await Orchestrator(settings, journal=not first_has_journal).execute(TASK, execution_id="shared")
     assert server.bill.models["leader-b"].requests == 1
@@ -93,8 +85,8 @@ async def test_a_run_that_was_taken_over_ends_at_once_and_writes_nothing_more(
     orchestrator = _orchestrator(tmp_path, server.base_url, heard)
     before = asyncio.all_tasks()
     running = asyncio.create_task(orchestrator.execute(TASK))
-    await _until(lambda: orchestrator.get_all_team_statuses() != [])
-    await _until(lambda: orchestrator.get_team_status("a").status == "completed")
+    await until(lambda: orchestrator.get_all_team_statuses() != [])
+    await until(lambda: orchestrator.get_team_status("a").status == "completed")
     await asyncio.sleep(0.5)  # for the lease of the file to end, which the test wants to read
     kept = _rows(tmp_path)
     _take_over(tmp_path)
@@ -136,7 +128,7 @@ def test_the_command_names_the_new_holder_and_ends_with_2(tmp_path: Path) -> Non
             command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         try:
-            asyncio.run(_until(lambda: server.bill.total.waiting > 0))
+            asyncio.run(until(lambda: server.bill.total.waiting > 0))
             _take_over(tmp_path)
             out, err = child.communicate(timeout=60)
         finally:

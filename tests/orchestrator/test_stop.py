@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -12,6 +11,7 @@ from mixseek.events import Event, RoundFinished, RunInterrupted, SubmissionEvalu
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.testing import ModelServer, write_workspace
+from tests.waiting import until
 
 
 def _orchestrator(tmp_path: Path, server: ModelServer, heard: list[Event], teams: int = 2) -> Orchestrator:
@@ -20,16 +20,8 @@ def _orchestrator(tmp_path: Path, server: ModelServer, heard: list[Event], teams
     return Orchestrator(settings, listeners=[heard.append])
 
 
-async def _until(true: Callable[[], bool]) -> None:
-    for _ in range(6000):
-        if true():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to that")
-
-
 async def _until_asked(server: ModelServer, model: str, times: int) -> None:
-    await _until(lambda: model in server.bill.models and server.bill.models[model].requests >= times)
+    await until(lambda: model in server.bill.models and server.bill.models[model].requests >= times)
 
 
 async def test_a_run_that_is_stopped_from_another_thread_returns_what_there_is(
@@ -42,7 +34,7 @@ async def test_a_run_that_is_stopped_from_another_thread_returns_what_there_is(
     before = asyncio.all_tasks()
     running = asyncio.create_task(orchestrator.execute("What is bamboo for?"))
     await _until_asked(server, "leader-b", 3)
-    await _until(lambda: orchestrator.get_team_status("a").status == "completed")
+    await until(lambda: orchestrator.get_team_status("a").status == "completed")
     threading.Thread(target=orchestrator.stop).start()
     async with asyncio.timeout(30):
         summary = await running

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from mixseek.testing import ModelServerProcess, write_workspace
 from soak import forked
 from soak.together import Scenario, play
+from tests.waiting import until_true
 
 TASK = "What is bamboo for?"
 SAFETY_SECONDS = 120
@@ -63,13 +64,6 @@ def _exec(root: Path) -> tuple[str, ...]:
     return ("-m", "mixseek", "exec", TASK, "-c", "configs/orchestrator.toml", "-w", str(root))
 
 
-def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SAFETY_SECONDS
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.02)
-
-
 def _execution_id(root: Path) -> str:
     with sqlite3.connect(root / "journal.db", timeout=30) as db:
         ((found,),) = db.execute("SELECT execution_id FROM events WHERE kind = 'RunStarted'").fetchall()
@@ -97,8 +91,8 @@ def test_a_frozen_run_loses_its_execution_to_a_resume_and_cannot_commit_when_it_
     write_workspace(tmp_path, teams=2, members=1, max_rounds=2, base_url=server.base_url)
     server.fault("hang_before_headers", model="leader-b", after=1)
     with _started(tmp_path, *_exec(tmp_path)) as frozen:
-        _until(lambda: (tmp_path / "journal.db").exists() and server.bill.total.waiting == 1)
-        _until(lambda: _is_quiet(tmp_path, server))
+        until_true(lambda: (tmp_path / "journal.db").exists() and server.bill.total.waiting == 1)
+        until_true(lambda: _is_quiet(tmp_path, server))
         time.sleep(1.0)  # longer than any lease of the file
         frozen.send_signal(signal.SIGSTOP)
         server.clear_faults()
@@ -118,14 +112,14 @@ def test_of_two_resumes_one_runs_and_the_other_names_it(tmp_path: Path, server: 
     write_workspace(tmp_path, teams=2, members=1, max_rounds=2, base_url=server.base_url)
     server.fault("hang_before_headers", model="leader-b", after=1)
     with _started(tmp_path, *_exec(tmp_path)) as killed:
-        _until(lambda: (tmp_path / "journal.db").exists() and server.bill.total.waiting == 1)
-        _until(lambda: _is_quiet(tmp_path, server))
+        until_true(lambda: (tmp_path / "journal.db").exists() and server.bill.total.waiting == 1)
+        until_true(lambda: _is_quiet(tmp_path, server))
         killed.kill()
         killed.wait()
-    _until(lambda: server.bill.total.waiting == 0)
+    until_true(lambda: server.bill.total.waiting == 0)
     wanted = ("-c", RESUME, str(tmp_path), _execution_id(tmp_path))
     with _started(tmp_path, *wanted) as one, _started(tmp_path, *wanted) as other:
-        _until(lambda: one.poll() is not None or other.poll() is not None)
+        until_true(lambda: one.poll() is not None or other.poll() is not None)
         refused, playing = (one, other) if one.poll() is not None else (other, one)
         _, err = refused.communicate()
         assert err.startswith("PlaceTakenError: "), err

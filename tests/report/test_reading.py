@@ -22,6 +22,7 @@ from mixseek.storage.pruning import drop_bodies, prunable
 from mixseek.testing import Match, ModelServer, Script, scripted, write_workspace
 from mixseek.workspace import Workspace
 from tests.storage.old_schema import OLD
+from tests.waiting import until
 
 TASK = "日本の首都は？"
 
@@ -272,11 +273,10 @@ async def test_a_round_that_did_not_end_has_all_attempts_that_were_paid_on_its_b
     async with ModelServer() as server:
         file = write_workspace(tmp_path, teams=1, base_url=server.base_url)
         server.fault("early_end", model="leader-a", count=2)
-        reached = asyncio.Event()
-        server.on(Match("judge"), _never_scores(reached))
+        server.fault("hang_before_headers", model="judge")
         orchestrator = Orchestrator(load_orchestrator_settings(file, tmp_path), backoff=Backoff(first_seconds=0))
         task = asyncio.create_task(orchestrator.execute(TASK, execution_id="cut-short"))
-        await asyncio.wait_for(reached.wait(), timeout=60)
+        await until(lambda: "judge" in server.bill.models)
         record = await load_execution(Workspace(tmp_path), "cut-short")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -19,6 +19,7 @@ from mixseek.errors import DatabaseLockedError, DatabaseReadError, DatabaseWrite
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.lease import worker_for
 from mixseek.storage.turn import Turn
+from tests.waiting import until
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
@@ -280,14 +281,6 @@ async def test_a_long_wait_for_a_stopped_process_says_what_lets_it_go_on(
         await writing
     assert f"waiting for process {holder.pid} (python) since" in caplog.text
     assert f"which is stopped (`kill -CONT {holder.pid}` lets it go on)" in caplog.text
-
-
-async def until(true: Callable[[], bool]) -> None:
-    for _ in range(6000):
-        if true():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to that")
 
 
 async def test_a_process_that_holds_the_turn_too_long_is_named(tmp_path: Path, child: Any) -> None:
