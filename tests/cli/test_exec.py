@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -239,6 +240,28 @@ def _held(database: Path, child: subprocess.Popen[str]) -> duckdb.DuckDBPyConnec
 
 
 # --- nothing is called ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_run_whose_streams_are_closed_plays_and_writes_its_answer(
+    server: ModelServerProcess, workspace: Path, closed: str
+) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    answer = workspace / "answer.md"
+    command = shlex.join([sys.executable, "-m", "mixseek", *_command(workspace, TASK, "--output", str(answer))])
+    ran = subprocess.run(
+        f"{command} {closed}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=workspace.parent,
+        env=_environment(),
+        timeout=SAFETY_SECONDS,
+        check=False,
+    )
+    assert (ran.returncode, "bug" in ran.stderr) == (0, False), ran.stderr
+    [row] = _rows(workspace, "SELECT submission_content FROM leader_board")
+    assert answer.read_text() == row["submission_content"] + "\n"
 
 
 def test_all_that_is_wrong_is_told_before_anything_is_called(server: ModelServerProcess, workspace: Path) -> None:

@@ -12,6 +12,7 @@ from mixseek.cli.bash_words import colons_joined
 from mixseek.cli.output import (
     Format,
     asks_for_json,
+    open_closed_streams,
     print_error,
     print_unexpected,
     print_usage_error,
@@ -27,6 +28,7 @@ EXIT_NO_RESULT = 2
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``mixseek`` with these arguments, or with those of the process."""
+    open_closed_streams()
     _load_no_plugin_for_nothing()
     write_whole_answers()
     arguments = sys.argv[1:] if argv is None else list(argv)

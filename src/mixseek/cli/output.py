@@ -30,6 +30,7 @@ __all__ = [
     "clean_text",
     "error_as_json",
     "json_text",
+    "open_closed_streams",
     "print_document",
     "print_error",
     "print_interrupted",
@@ -174,6 +175,28 @@ def _echo(text: str, *, err: bool = False, end: str = "\n") -> None:
 def writes_all(stream: TextIO | None) -> bool:
     """Whether a stream takes every letter there is."""
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("_", "-").startswith("utf")
+
+
+def open_closed_streams() -> None:
+    """Let standard streams that are closed, as some schedulers start programs, lead nowhere.
+
+    Python has none then; and the next files that are opened would get their numbers, a database for one, into which
+    whatever a library writes to its standard error would go.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open("r" if number == 0 else "w", encoding="utf-8")  # noqa: SIM115 stays open
+            setattr(sys, name, stream)
+            if stream.fileno() != number and _is_closed(number):
+                os.dup2(stream.fileno(), number)
+
+
+def _is_closed(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return True
+    return False
 
 
 def write_whole_answers() -> None:
