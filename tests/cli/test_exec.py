@@ -203,6 +203,15 @@ def test_without_any_result_the_reasons_are_told(server: ModelServerProcess, wor
     assert "Traceback" not in ran.stderr
 
 
+def test_a_command_to_copy_names_a_workspace_with_a_space_in_quotes(server: ModelServerProcess, tmp_path: Path) -> None:
+    workspace = tmp_path / "my own"
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    server.fault(401, model="judge")
+    told = _run(workspace, TASK).stderr.splitlines()[-1]
+    assert shlex.split(told)[:2] == ["mixseek", "resume"]
+    assert shlex.split(told)[3:] == ["-w", str(workspace)]
+
+
 def test_results_are_printed_even_when_the_last_writes_fail(server: ModelServerProcess, workspace: Path) -> None:
     file = write_workspace(
         workspace, teams=1, max_rounds=1, base_url=server.base_url, orchestrator="max_retries_per_team = 0"

@@ -137,6 +137,26 @@ async def test_prices_of_the_settings_win_and_an_unknown_price_is_none(server: M
     )
 
 
+async def test_what_an_answer_cost_that_states_no_tokens_is_not_known(
+    server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    prices = {
+        "chat:dear": PriceSettings(input_usd_per_million=1, output_usd_per_million=1),
+        "chat:free": PriceSettings(input_usd_per_million=0, output_usd_per_million=0),
+    }
+    providers = ProvidersSettings.model_validate({"providers": {"chat": {"base_url": server.base_url}}})
+    server.fault("missing_usage")
+    costs = []
+    async with ModelHub(providers, prices, environ=server.environment) as hub:
+        for model in ("chat:dear", "chat:dear", "chat:free"):
+            meter = Meter()
+            with calling(LEADER, meter):
+                await say(hub.model(model))
+            costs += [line.cost_usd for line in meter.bill()]
+    assert costs == [None, None, 0.0]
+    assert caplog.messages == ["chat:dear does not say how many tokens an answer took: what it cost is not known"]
+
+
 # --- the journal ------------------------------------------------------------------------------------------------------
 
 

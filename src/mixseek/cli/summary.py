@@ -1,5 +1,6 @@
 """What is printed of a run when it is over: leader board, scores by round, bill, and the best answer."""
 
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -42,22 +43,26 @@ def tell_of_interruption(summary: ExecutionSummary, *, has_begun: bool, workspac
     if not has_begun:
         warn("mixseek: interrupted before the run began")
         return
-    place = "" if workspace is None else f" -w {workspace}"
     if summary.team_results:
         warn("mixseek: interrupted; all finished rounds are kept, and this shows them again:")
-        warn(f"  mixseek show {summary.execution_id}{place}")
+        warn(_command("show", summary, workspace))
     else:
         warn(f"mixseek: interrupted before any round of execution {summary.execution_id} was finished and scored")
     warn("mixseek: this goes on with it, and pays for nothing twice:")
-    warn(f"  mixseek resume {summary.execution_id}{place}")
+    warn(_command("resume", summary, workspace))
 
 
 def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None) -> None:
     """Say on standard error how teams that failed can go on."""
-    place = "" if workspace is None else f" -w {workspace}"
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
     warn(f"mixseek: {failed} on with this, and nothing is paid for twice:")
-    warn(f"  mixseek resume {summary.execution_id}{place}")
+    warn(_command("resume", summary, workspace))
+
+
+def _command(verb: str, summary: ExecutionSummary, workspace: str | None) -> str:
+    """A command to copy."""
+    place = [] if workspace is None else ["-w", workspace]
+    return f"  {shlex.join(['mixseek', verb, summary.execution_id, *place])}"
 
 
 def _lines(summary: ExecutionSummary, scores: Scores, *, is_resumed: bool) -> list[str]:

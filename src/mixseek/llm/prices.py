@@ -1,5 +1,6 @@
 """What a call costs: the settings' own prices first, then the price list that comes with genai-prices, offline."""
 
+import logging
 from collections.abc import Mapping
 
 from genai_prices import calc_price
@@ -14,6 +15,8 @@ from mixseek.providers import find_provider
 
 __all__ = ["PriceList", "no_price"]
 
+logger = logging.getLogger(__name__)
+
 
 class PriceList:
     """Prices of models, by the names they have in the settings."""
@@ -22,6 +25,8 @@ class PriceList:
         self._own = dict(own or {})
         # Looking a stranger up costs as much as a tenth of a call, and it stays a stranger.
         self._unknown: set[tuple[str | None, ...]] = set()
+        self._silent: set[str] = set()
+        """Models whose server does not say how many tokens an answer took."""
 
     def knows(self, model: str) -> bool:
         """Whether calls of ``model`` have a price; those of a server of one's own are the settings' alone."""
@@ -64,11 +69,15 @@ class PriceList:
             return None
 
     def cost(self, model: str, answer: ModelResponse) -> float | None:
-        """US dollars for one answer of ``model``; None if no price is known."""
-        if model in self._own:
-            return _by_price(self._own[model], answer.usage.input_tokens, answer.usage.output_tokens)
+        """US dollars for one answer of ``model``; None if its price, or how many tokens it took, is not known."""
+        read, written = answer.usage.input_tokens, answer.usage.output_tokens
+        if model in self._own and (read or written or _is_free(self._own[model])):
+            return _by_price(self._own[model], read, written)
         if answer.provider_name == PREFIX and answer.provider_url is None:
             return 0.0  # computed in this process
+        if not read and not written:
+            self._tell_of_silence(model)
+            return None
         named = (answer.provider_url, answer.provider_name, answer.model_name)
         if named in self._unknown:
             return None
@@ -79,6 +88,11 @@ class PriceList:
             return None
         except ValueError:  # counts that contradict each other cannot be priced
             return None
+
+    def _tell_of_silence(self, model: str) -> None:
+        if model not in self._silent:
+            self._silent.add(model)
+            logger.warning("%s does not say how many tokens an answer took: what it cost is not known", model)
 
 
 def no_price(model: str) -> str:
@@ -107,6 +121,10 @@ def _address(model: Model) -> str | None:
         return model.base_url
     except (AttributeError, UserError):
         return None
+
+
+def _is_free(price: PriceSettings) -> bool:
+    return price.input_usd_per_million == 0 and price.output_usd_per_million == 0
 
 
 def _by_price(price: PriceSettings, input_tokens: int, output_tokens: int) -> float:
