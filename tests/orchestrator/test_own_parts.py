@@ -259,6 +259,11 @@ class NotANumber(BaseMetric):
         return MetricScore(metric_name="NotANumber", score=score, evaluator_comment="hard to say")
 
 
+class NeverANumber(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        return MetricScore(metric_name="NeverANumber", score=float("inf"), evaluator_comment="hard to say")
+
+
 class Raising(BaseMetric):
     async def evaluate(self, user_query, submission, round_number=None, **kwargs):
         if round_number == 2:
@@ -533,6 +538,13 @@ async def test_a_custom_metric_is_weighed_with_the_others(tmp_path: Path, server
         ("Quality", 70),
         ("My own", long),
     ]
+
+
+async def test_a_team_that_never_has_a_score_fails_with_the_reason(tmp_path: Path, server: ModelServer) -> None:
+    _, played = await with_metric(tmp_path, server, "NeverANumber")
+    assert played.failure("alpha") == (
+        "no round of team 'alpha' has a scored submission; the last one: a metric gave no finite number"
+    )
 
 
 async def test_a_score_that_is_no_number_leaves_the_round_unscored_and_the_team_goes_on(

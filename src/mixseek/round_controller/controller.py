@@ -478,7 +478,7 @@ class RoundController:
         """The best finished round as a final submission."""
         best = best_entry(self._entries) or self._last_unscored()
         if best is None:
-            last = f"; the last one: {self._history[-1].evaluation_feedback}" if self._history else ""
+            last = f"; the last one: {self._history[-1].score_details['reason']}" if self._history else ""
             raise NoResultError(f"no round of team {self._team.team_id!r} has a scored submission{last}")
         return best.model_copy(update={"final_submission": True, "exit_reason": reason, "updated_at": utc_now()})
 
