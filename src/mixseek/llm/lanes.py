@@ -89,6 +89,8 @@ class Lane:
         self._serving = 0
         self._on_watch: _Waiter | None = None
         self._watch_until = 0.0
+        self._waits_for_room = False
+        """Whether the one on watch sleeps until someone leaves, and not until the next may go."""
 
     async def enter(self, passage: Passage, sleep: Sleep) -> None:
         """Come through; whoever did has to :meth:`leave`."""
@@ -149,7 +151,8 @@ class Lane:
         if self._on_watch not in (None, waiter) and self._watch_until + _LOOK_UP_SECONDS > now:
             return None
         self._on_watch = waiter
-        if self._is_full():
+        self._waits_for_room = self._is_full()
+        if self._waits_for_room:
             self._watch_until = now
             return None
         self._watch_until = max(now, self.pace.free_at())
@@ -175,6 +178,11 @@ class Lane:
                 self._let_in(waiter.passage)
         if self._on_watch is None or self._on_watch.served or self._on_watch.gone:
             self._hand_on_the_watch()
+        elif self._waits_for_room and not self._is_full():
+            # There is room, but it is too early: from now on it is the pace that is waited for.
+            self._waits_for_room = False
+            if not self._on_watch.call():
+                self._hand_on_the_watch()
 
     def _hand_on_the_watch(self) -> None:
         self._on_watch = None
