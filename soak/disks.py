@@ -476,6 +476,7 @@ _WRITING: Final = (
     "rebuild",
     "delete last --yes",
     "rejudge last --evaluator configs/evaluator.toml",
+    "export last",
 )
 
 
@@ -519,7 +520,8 @@ def _wrong_where_nothing_is_written(it: Stage, commands: Sequence[str]) -> Itera
             yield f"{command}: asked a model whose answer cannot be kept"
         if command in _READING and (ran.code or _complaints(ran)):
             yield f"{command}: ended with {ran.code}: {ran.told}"
-        if command in _WRITING and (ran.code != 2 or not any(word in ran.err for word in (*_REMEDIES, "is whole"))):
+        remedies = (*_REMEDIES, "is whole", "Read-only file system; name another file")
+        if command in _WRITING and (ran.code != 2 or not any(word in ran.err for word in remedies)):
             yield f"{command}: ended with {ran.code}, and says no remedy: {ran.told}"
         if "Traceback" in ran.err or "unexpected" in ran.err:
             yield f"{command}: ended in a bug: {ran.told}"

@@ -465,6 +465,10 @@ def ambiguous_id(place: Place) -> None:
 def nothing_played_yet(place: Place) -> None: ...
 
 
+@mistake("exec", "task", "-c", "the task by mistake " * 20)
+def a_text_where_a_file_belongs(place: Place) -> None: ...
+
+
 @mistake("export", "last", "--format", "pdf")
 def wrong_export_format(place: Place) -> None: ...
 

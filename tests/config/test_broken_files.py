@@ -959,6 +959,14 @@ CASES = [
         ],
     ),
     Case(
+        "a_server_with_a_query_in_its_address",
+        "configs/providers.toml",
+        '[providers.mine]\nbase_url = "http://x/v1?version=2"\n',
+        [
+            "configs/providers.toml: providers.mine.base_url: cannot have a query or a fragment: paths of calls are added to its end"
+        ],
+    ),
+    Case(
         "a_provider_name_with_a_colon",
         "configs/providers.toml",
         '[providers."a:b"]\nbase_url = "http://x"\n',

@@ -1,6 +1,5 @@
 """``mixseek export``: one execution as a document, for people or for programs."""
 
-import contextlib
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -107,8 +106,12 @@ def _page_of(record: ExecutionRecord, place: Place) -> Path:
     from mixseek.report.html import report_path
 
     path = report_path(place.workspace, record.execution_id)
-    with contextlib.suppress(OSError):  # told when the file is written
+    try:
         path.parent.mkdir(exist_ok=True)
+    except FileExistsError:
+        pass  # a file of this name: told when the page is written
+    except OSError as error:
+        raise _cannot_be_written(path, error) from error
     return path
 
 
@@ -117,6 +120,8 @@ def _write(target: Path, text: str) -> None:
     try:
         write_whole(target, text)
     except OSError as error:
-        raise ConfigurationError(
-            f"{str(target)!r} cannot be written: {error.strerror}; name another file with --output"
-        ) from error
+        raise _cannot_be_written(target, error) from error
+
+
+def _cannot_be_written(target: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{str(target)!r} cannot be written: {error.strerror}; name another file with --output")

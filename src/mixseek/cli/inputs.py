@@ -112,8 +112,10 @@ def find_config(given: Path | None, workspace: Workspace, default: str, remedy: 
 
 def _tell_which(given: Path, workspace: Workspace) -> None:
     """Say which of two files is meant: the current directory comes before the workspace, which is easily forgotten."""
-    if given.is_absolute() or not given.is_file():
-        return
     other = workspace.root / given
-    if other.is_file() and not other.samefile(given) and not filecmp.cmp(given, other, shallow=False):
+    try:
+        is_meant_by_both = not given.is_absolute() and given.is_file() and other.is_file()
+    except OSError:
+        return  # no name that a file can have; told where the file is read
+    if is_meant_by_both and not other.samefile(given) and not filecmp.cmp(given, other, shallow=False):
         warn(f"mixseek: {given}: the file in the current directory is used, not the one in the workspace ({other})")

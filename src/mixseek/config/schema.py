@@ -130,6 +130,12 @@ def _web_address_without_credentials(address: str) -> str:
     return _web_address(address)
 
 
+def _base_address(address: str) -> str:
+    if re.search(r"[?#]", address):
+        raise ValueError("cannot have a query or a fragment: paths of calls are added to its end")
+    return _web_address_without_credentials(address)
+
+
 def _private_host(text: str) -> str:
     host_and_port(text)
     return text
@@ -153,6 +159,7 @@ FunctionName = Annotated[str, AfterValidator(_function_name), Words('a function,
 VariableName = Annotated[str, AfterValidator(_variable_name), Words("the name of a variable")]
 WebAddress = Annotated[str, AfterValidator(_web_address), Words("a web address")]
 WebAddressWithoutCredentials = Annotated[str, AfterValidator(_web_address_without_credentials), Words("a web address")]
+BaseAddress = Annotated[str, AfterValidator(_base_address), Words("a web address")]
 Domain = Annotated[str, AfterValidator(domain), Words("a domain")]
 PrivateHost = Annotated[str, AfterValidator(_private_host), Words('"host" or "host:port"')]
 ToolName = Annotated[str, AfterValidator(_tool_name), Words("letters, digits, _ and -, at most 64")]
@@ -889,7 +896,7 @@ class JudgmentSettings(ModelParams):
 class ProviderSettings(Settings):
     """A server that speaks the OpenAI protocol; its name becomes a model prefix."""
 
-    base_url: WebAddressWithoutCredentials = Field(description="Address of the server.")
+    base_url: BaseAddress = Field(description="Address of the server.")
     api_key_env: VariableName | None = Field(
         default=None, description="Environment variable that holds the key; absent: no key is sent."
     )
