@@ -27,6 +27,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Generic, TypeVar, cast
 
 from mixseek.errors import ConfigurationError, PluginError
+from mixseek.strangers import in_words
 
 __all__ = [
     "ENTRY_POINT_GROUP",
@@ -192,7 +193,7 @@ def make(found: Callable[..., T], *arguments: Any, **options: Any) -> T:
     except (ConfigurationError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a constructor must not end the program, whatever it is made of
-        raise PluginError(f"class {found.__name__!r} cannot be made: {_tell(error)}") from error
+        raise PluginError(f"class {found.__name__!r} cannot be made: {in_words(error)}") from error
 
 
 def _near(name: str, module: ModuleType) -> str:
@@ -219,7 +220,7 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:  # a stranger's module may raise anything; its words are passed on
-        raise PluginError(f"module {name!r} cannot be imported: {_tell(error)}") from error
+        raise PluginError(f"module {name!r} cannot be imported: {in_words(error)}") from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -236,13 +237,9 @@ def _import_file(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
         except Exception as error:  # as above
             del sys.modules[name]
-            raise PluginError(f"{str(path)!r} cannot be imported: {_tell(error)}") from error
+            raise PluginError(f"{str(path)!r} cannot be imported: {in_words(error)}") from error
         except BaseException:
             # One that ends the program is half loaded, and must not pass for whole when it is asked for again.
             del sys.modules[name]
             raise
         return module
-
-
-def _tell(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -1,11 +1,22 @@
 """The code of others at the edges where it must end nobody's work but its own.
 
-It may raise what no ``except Exception`` catches: a library made in Rust panics with a ``BaseException`` of its own.
+It may raise what no ``except Exception`` catches: a library made in Rust panics with a ``BaseException`` of its own. It
+may cancel the task it runs in, and it may let nothing cancel it.
 """
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
-__all__ = ["in_words", "is_for_us"]
+__all__ = ["LET_GO_SECONDS", "alone", "in_words", "is_for_us", "run_and_leave", "text_of"]
+
+logger = logging.getLogger(__name__)
+
+LET_GO_SECONDS = 5.0
+"""The longest that is waited for what was cancelled: code that catches the cancellation may go on for ever."""
+
+T = TypeVar("T")
 
 
 def is_for_us(error: BaseException) -> bool:
@@ -14,11 +25,101 @@ def is_for_us(error: BaseException) -> bool:
         # What cancels its own work is heard of in the same way, in a task that nobody cancels.
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
-    return isinstance(error, KeyboardInterrupt | GeneratorExit)
+    if isinstance(error, GeneratorExit):
+        return not _a_loop_runs()  # else nobody closes a coroutine: it was raised by hand
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _a_loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def in_words(error: BaseException) -> str:
     """A failure of a stranger's code as it is told."""
     if isinstance(error, asyncio.CancelledError):
         return "it gave up its own work"
-    return f"{type(error).__name__}: {error}".rstrip(": ")
+    return f"{type(error).__name__}: {text_of(error)}".rstrip(": ")
+
+
+def text_of(error: BaseException) -> str:
+    """The words of an exception; none where even these cannot be had."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  # even this is a stranger's code
+        return ""
+
+
+async def alone(work: Callable[[], Awaitable[T]], name: str) -> T:
+    """What a stranger's work gives or raises, in a task of its own, for what it does to its task must not reach ours.
+
+    Whoever cancels us cancels it; if it does not end then, it is left as it is, and the log has its ``name``.
+    """
+    given: list[T] = []
+    raised: list[BaseException] = []
+    task = asyncio.create_task(_settle(work, given, raised), name=name)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        await _told_if_left({task})
+        raise
+    for result in given:
+        return result
+    raise raised.pop() if raised else asyncio.CancelledError
+
+
+async def _settle(work: Callable[[], Awaitable[T]], given: list[T], raised: list[BaseException]) -> None:
+    """Beside the task: what is raised in one may end the loop, and what one gives that was cancelled is lost."""
+    try:
+        given.append(await work())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  # it is raised again where it is waited for
+        raised.append(error)
+
+
+async def _told_if_left(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+    """Those that do not end although they were cancelled."""
+    left = tasks
+    try:
+        _, left = await asyncio.wait(tasks, timeout=LET_GO_SECONDS)
+    finally:
+        for task in left:
+            if not task.done():
+                logger.warning("%s does not end although it was cancelled, and is left as it is", task.get_name())
+    return left
+
+
+# --- the end of a program ---------------------------------------------------------------------------------------------
+
+
+def run_and_leave(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
+    """``runner.run``, after which the runner can be closed: that waits for all tasks, also for those that never end."""
+    try:
+        return runner.run(work)
+    finally:
+        _leave_behind(runner)
+
+
+def _leave_behind(runner: asyncio.Runner) -> None:
+    tasks = asyncio.all_tasks(runner.get_loop())
+    if not tasks:
+        return
+    for task in tasks:
+        task.cancel()
+    for task in runner.run(_told_if_left(tasks)):
+        asyncio._unregister_task(task)
+        _keep_for_ever(task)
+
+
+def _keep_for_ever(task: asyncio.Task[Any]) -> None:
+    """When a task is collected its coroutine is closed, and one that lets nothing end it would go on even there."""
+    import ctypes  # for a case that hardly anybody sees
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))

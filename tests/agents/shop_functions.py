@@ -50,6 +50,36 @@ async def give_up() -> None:
     raise asyncio.CancelledError
 
 
+async def cancel_the_task() -> None:
+    """Cancels the task it runs in."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(60)
+
+
+async def close() -> None:
+    """Raises what closes a coroutine."""
+    raise GeneratorExit
+
+
+def close_in_a_thread() -> None:
+    """Raises what closes a generator."""
+    raise GeneratorExit
+
+
+class HasNoWordsError(Exception):
+    """Fails even where it is told."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def refuse_without_words() -> None:
+    """Raises what cannot be told."""
+    raise HasNoWordsError
+
+
 def hang() -> str:
     """Does not come back in time."""
     hung.set()

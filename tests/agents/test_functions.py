@@ -107,6 +107,10 @@ FAILING = [
     ("leave", {}, "it tried to end the program"),
     ("give_up", {}, "it gave up its own work"),
     ("panic", {}, "Panic: index out of bounds"),
+    ("cancel_the_task", {}, "it gave up its own work"),
+    ("close", {}, "GeneratorExit"),
+    ("close_in_a_thread", {}, "GeneratorExit"),
+    ("refuse_without_words", {}, "HasNoWordsError"),
     ("hang", {}, "it took longer than 1 s and was given up"),
     ("hang_politely", {}, "it took longer than 1 s and was given up"),
 ]

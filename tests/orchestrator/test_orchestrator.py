@@ -399,6 +399,17 @@ async def _cancels_its_own_work() -> None:
     await task
 
 
+async def _cancels_its_own_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(60)
+
+
+async def _closes() -> None:
+    raise GeneratorExit
+
+
 async def _ends_the_program() -> None:
     raise SystemExit(2)
 
@@ -412,7 +423,9 @@ async def _fails_in_a_group() -> None:
         group.create_task(fail())
 
 
-@pytest.mark.parametrize("misdeed", [_cancels_its_own_work, _ends_the_program, _fails_in_a_group])
+@pytest.mark.parametrize(
+    "misdeed", [_cancels_its_own_work, _cancels_its_own_task, _closes, _ends_the_program, _fails_in_a_group]
+)
 async def test_a_hook_that_gives_up_or_fails_in_any_other_way_ends_only_itself(
     tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture, misdeed: Callable[[], Awaitable[None]]
 ) -> None:

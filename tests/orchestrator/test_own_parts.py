@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import mixseek
+from mixseek import strangers
 from mixseek.agents.member import readiness
 from mixseek.errors import ConfigurationError
 from mixseek.testing import Match, ModelCall, ModelServer, scripted
@@ -70,6 +71,16 @@ class Slow(BaseMemberAgent):
         await asyncio.sleep(60)
 
 
+class NotesItsEnd(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        note("execute")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            note("cancelled")
+            raise
+
+
 class OwnTimeout(BaseMemberAgent):
     async def execute(self, task, context=None, **kwargs):
         raise TimeoutError("its database did not answer")
@@ -92,6 +103,54 @@ class Panic(BaseException):
 class Panics(BaseMemberAgent):
     async def execute(self, task, context=None, **kwargs):
         raise Panic("called `unwrap()` on a `None` value")
+
+
+class CancelsItsOwnTask(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        asyncio.current_task().cancel()
+        await asyncio.sleep(60)
+
+
+class CancelsItsOwnTaskAndFails(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        asyncio.current_task().cancel()
+        raise ValueError("the member's own trouble")
+
+
+class CancelsItsOwnTaskAndAnswers(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        asyncio.current_task().cancel()
+        return MemberAgentResult.success("help for you", self.agent_name, self.agent_type)
+
+
+class FailsInAGroup(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+
+class Closes(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        raise GeneratorExit
+
+
+class HasNoWords(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+class RaisesWithoutWords(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        raise HasNoWords
+
+
+class Stubborn(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        for _ in range(3):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(20)
 
 
 class RaisesAGroup(BaseMemberAgent):
@@ -161,6 +220,16 @@ class NotReadyForItself(Good):
         await let_go_of_a_task()
 
 
+class NotReadyInWords(Good):
+    async def initialize(self):
+        raise HasNoWords
+
+
+class NotReadyAndCloses(Good):
+    async def initialize(self):
+        raise GeneratorExit
+
+
 class NotReadyToStay(Good):
     async def initialize(self):
         raise SystemExit(2)
@@ -200,6 +269,16 @@ class NeverClean(Good):
         raise OSError("cannot let go")
 
 
+class ClosesWhenItCleansUp(Good):
+    async def cleanup(self):
+        raise GeneratorExit
+
+
+class NeverCleanWithoutWords(Good):
+    async def cleanup(self):
+        raise HasNoWords
+
+
 class CleansUpItsTask(Good):
     async def cleanup(self):
         await let_go_of_a_task()
@@ -232,6 +311,11 @@ class NeedsAnIndex(Good):
 class Exits(Good):
     def __init__(self, config):
         raise SystemExit("no licence")
+
+
+class ExitsWithoutWords(Good):
+    def __init__(self, config):
+        raise HasNoWords
 
 
 class ForgetsItsSettings(Good):
@@ -290,6 +374,26 @@ class CancelsTheTeam(BaseMetric):
 class CancelsItself(BaseMetric):
     async def evaluate(self, user_query, submission, **kwargs):
         raise asyncio.CancelledError
+
+
+class CancelsItsOwnTask(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        asyncio.current_task().cancel()
+        await asyncio.sleep(60)
+
+
+class Closes(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        raise GeneratorExit
+
+
+class RaisesWithoutWords(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        class HasNoWords(Exception):
+            def __str__(self):
+                raise RuntimeError("no words")
+
+        raise HasNoWords
 
 
 class HalfAComment(BaseMetric):
@@ -398,6 +502,11 @@ async def test_a_custom_members_own_calls_are_on_the_bill_and_its_messages_kept(
         ("GivesNothing", "it gave no MemberAgentResult but NoneType"),
         ("CancelsItself", "it gave up its own work"),
         ("Panics", "Panic: called `unwrap()` on a `None` value"),
+        ("CancelsItsOwnTask", "it gave up its own work"),
+        ("CancelsItsOwnTaskAndFails", "ValueError: the member's own trouble"),
+        ("FailsInAGroup", "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)"),
+        ("Closes", "GeneratorExit"),
+        ("RaisesWithoutWords", "HasNoWords"),
         ("RaisesAGroup", "BaseExceptionGroup: both (2 sub-exceptions)"),
         ("ErrorResult", "no such page"),
         (
@@ -415,6 +524,8 @@ async def test_a_custom_members_own_calls_are_on_the_bill_and_its_messages_kept(
         ),
         ("CancelsWhoeverMakesItReady", "it could not get ready: it gave up its own work"),
         ("NotReadyToStay", "it could not get ready: SystemExit: 2"),
+        ("NotReadyInWords", "it could not get ready: HasNoWords"),
+        ("NotReadyAndCloses", "it could not get ready: GeneratorExit"),
     ],
 )
 async def test_a_members_failure_is_told_to_the_leader_and_recorded(
@@ -434,6 +545,39 @@ async def test_a_members_failure_is_told_to_the_leader_and_recorded(
     assert [event.submission.error_message for event in finished] == [words] * 2
 
 
+async def test_a_member_that_cancels_its_own_task_and_answers_all_the_same_has_answered(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena, played = await with_member(tmp_path, server, "CancelsItsOwnTaskAndAnswers")
+    assert both_teams_are_well(played)
+    assert [each["status"] for each in given(arena)] == ["SUCCESS", "SUCCESS"]
+
+
+async def test_a_member_that_lets_nothing_cancel_it_is_left_when_its_time_is_up(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(strangers, "LET_GO_SECONDS", 0.1)
+    async with asyncio.timeout(15):
+        arena, played = await with_member(tmp_path, server, "Stubborn", "timeout_seconds = 1")
+    assert both_teams_are_well(played)
+    assert [each["error_message"] for each in given(arena)] == ["no answer within 1 s"] * 2
+    assert "member 'own' does not end although it was cancelled, and is left as it is" in caplog.text
+
+
+async def test_a_run_that_is_cancelled_while_a_member_works_is_cancelled_and_so_is_the_member(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    playing = asyncio.create_task(with_member(tmp_path, server, "NotesItsEnd"))
+    notes = tmp_path / "notes.txt"
+    async with asyncio.timeout(15):
+        while not notes.exists():  # noqa: ASYNC110  # a file says it
+            await asyncio.sleep(0.01)
+    playing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    assert notes.read_text().splitlines() == ["execute", "cancelled"]
+
+
 async def test_what_a_member_gives_is_kept_without_halves_of_characters_and_numbers_that_are_none(
     tmp_path: Path, server: ModelServer
 ) -> None:
@@ -451,7 +595,13 @@ async def test_what_a_member_gives_is_kept_without_halves_of_characters_and_numb
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("NeverClean", "cannot let go"), ("CleansUpItsTask", "CancelledError"), ("LeavesWithTheProgram", "all out")],
+    [
+        ("NeverClean", "cannot let go"),
+        ("NeverCleanWithoutWords", "HasNoWords"),
+        ("CleansUpItsTask", "CancelledError"),
+        ("ClosesWhenItCleansUp", "GeneratorExit"),
+        ("LeavesWithTheProgram", "all out"),
+    ],
 )
 async def test_a_member_that_cannot_clean_up_costs_nobody_a_result(
     tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture, name: str, words: str
@@ -468,6 +618,7 @@ async def test_a_member_that_cannot_clean_up_costs_nobody_a_result(
     [
         ("NeedsAnIndex", "class 'NeedsAnIndex' cannot be made: KeyError: 'index'"),
         ("Exits", "class 'Exits' cannot be made: SystemExit: no licence"),
+        ("ExitsWithoutWords", "class 'ExitsWithoutWords' cannot be made: HasNoWords"),
         (
             "ForgetsItsSettings",
             "class 'ForgetsItsSettings' does not keep its settings: call super().__init__(config) first",
@@ -589,7 +740,13 @@ async def test_a_metric_that_gives_no_score_ends_the_team(tmp_path: Path, server
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("Panics", "Panic: index out of bounds"), ("CancelsItself", "it gave up its own work")],
+    [
+        ("Panics", "Panic: index out of bounds"),
+        ("CancelsItself", "it gave up its own work"),
+        ("CancelsItsOwnTask", "it gave up its own work"),
+        ("Closes", "GeneratorExit"),
+        ("RaisesWithoutWords", "HasNoWords"),
+    ],
 )
 async def test_a_metric_that_ends_in_any_way_at_all_is_named_and_its_submission_kept(
     tmp_path: Path, server: ModelServer, name: str, words: str
@@ -633,18 +790,29 @@ async def test_a_team_whose_task_is_cancelled_from_inside_does_not_vanish(tmp_pa
     assert played.failure("alpha") == "something the team called cancelled the team's own task"
 
 
-async def test_what_a_provider_of_ones_own_raises_ends_one_team_and_no_other() -> None:
-    class Panic(BaseException):
-        pass
+class Panic(BaseException):
+    pass
 
-    def panics(call: ModelCall) -> str:
-        raise Panic("poisoned lock")
+
+class HasNoWordsError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [(Panic("poisoned lock"), "Panic: poisoned lock"), (HasNoWordsError(), "scripted:beta: HasNoWordsError")],
+    ids=["a panic", "without words"],
+)
+async def test_what_a_provider_of_ones_own_raises_ends_one_team_and_no_other(raised: BaseException, words: str) -> None:
+    def fails(call: ModelCall) -> str:
+        raise raised
 
     teams = [
         {"team_id": name, "team_name": name, "leader": {"model": f"scripted:{name}"}} for name in ("alpha", "beta")
     ]
     with scripted() as script:
-        script.on(Match("beta"), panics)
+        script.on(Match("beta"), fails)
         summary = await mixseek.arun(
             "a task",
             teams,
@@ -653,6 +821,4 @@ async def test_what_a_provider_of_ones_own_raises_ends_one_team_and_no_other() -
             evaluator={"metrics": [{"name": "Length", "options": {"minimum": 1}}]},
         )
     assert [result.team_id for result in summary.team_results] == ["alpha"]
-    assert [(failed.team_id, failed.error_message) for failed in summary.failed_teams_info] == [
-        ("beta", "Panic: poisoned lock")
-    ]
+    assert [(failed.team_id, failed.error_message) for failed in summary.failed_teams_info] == [("beta", words)]

@@ -46,7 +46,7 @@ from mixseek.evaluator.metrics.base import BaseMetric, CodeMetric, Judge, LLMJud
 from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, described, model_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.records import EvaluationRequest, EvaluationResult, MetricScore
-from mixseek.strangers import in_words, is_for_us
+from mixseek.strangers import alone, in_words, is_for_us
 from mixseek.surrogates import whole_text
 from mixseek.workspace import Workspace
 
@@ -334,7 +334,8 @@ async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
         calling(scope.model_copy(update={"role": "evaluator", "agent_name": weighed.name})) if scope else nullcontext()
     ):
         try:
-            score = await weighed.metric.evaluate(**_arguments(weighed.metric, request))
+            arguments = _arguments(weighed.metric, request)
+            score = await alone(lambda: weighed.metric.evaluate(**arguments), f"metric {weighed.name!r}")
         except BudgetExhaustedError:
             raise
         except MixSeekError as error:

@@ -29,6 +29,7 @@ from mixseek.errors import (
     ModelUnavailableError,
 )
 from mixseek.llm.transport import AnswerTooLarge, HostNotAllowed
+from mixseek.strangers import text_of
 
 __all__ = ["costs_nothing", "fault_of", "is_remote", "refuse_incomplete"]
 
@@ -169,7 +170,7 @@ def _words(error: Exception) -> str:
     else:
         # SDKs say "Connection error." where the transport says what happened.
         told = next((cause for cause in _causes(error) if isinstance(cause, httpx2.TransportError)), error)
-        text = str(told) or type(told).__name__
+        text = text_of(told) or type(told).__name__
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}..."
 

@@ -52,6 +52,7 @@ from mixseek.llm.purse import NOTHING, Purses, Reservation, Spend
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
 from mixseek.records import Usage, utc_now
 from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, Request, StartedCall, new_call_id
+from mixseek.strangers import text_of
 
 __all__ = ["DEFAULT_MAX_RETRIES", "DEFAULT_TIMEOUT_SECONDS", "WatchedModel"]
 
@@ -568,7 +569,7 @@ def _failure(error: BaseException) -> CallFailure:
 
 def _told(error: BaseException) -> str:
     # Whoever cancels may leave words that only tell of the inside of the event loop.
-    return "cancelled" if isinstance(error, asyncio.CancelledError) else str(error)
+    return "cancelled" if isinstance(error, asyncio.CancelledError) else text_of(error)
 
 
 def _limits(settings: ModelSettings | None) -> tuple[_Limits, ModelSettings]:

@@ -592,7 +592,7 @@ class _Execution:
                     last += 1
                 elif attempt >= last or not _worth_another_try(error):
                     raise
-                logger.warning("team %r failed and tries again: %s", controller.get_team_id(), error)
+                logger.warning("team %r failed and tries again: %s", controller.get_team_id(), _reason(error))
             attempt += 1
 
     def _tries(self, controller: RoundController) -> tuple[int, int]:

@@ -4,7 +4,6 @@ The controller can be started again after a failure: finished rounds stay as the
 scored is scored again, and only what is missing is played.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -82,7 +81,7 @@ from mixseek.round_controller.restored import RestoredTeam
 from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
 from mixseek.round_controller.uncut import uncut
 from mixseek.storage.aggregation_store import AggregationStore
-from mixseek.strangers import is_for_us
+from mixseek.strangers import alone, is_for_us
 from mixseek.templating import TEXTS, Texts, with_place
 from mixseek.workspace import Workspace
 
@@ -543,20 +542,9 @@ class RoundController:
     async def _call_hook(self, state: RoundState, submissions: list[MemberSubmission]) -> None:
         if self._on_round_complete is None:
             return
-        # In a task of its own, for what it does to its task must not reach the team's: see the readiness of members.
-        calling_it = asyncio.create_task(self._hooked(self._on_round_complete, state, submissions))
+        hook = self._on_round_complete
         try:
-            await asyncio.wait({calling_it})
-        finally:
-            if not calling_it.done():
-                calling_it.cancel()
-                await asyncio.wait({calling_it})
-
-    async def _hooked(
-        self, hook: OnRoundCompleteCallback, state: RoundState, submissions: list[MemberSubmission]
-    ) -> None:
-        try:
-            await hook(state, submissions)
+            await alone(lambda: hook(state, submissions), "on_round_complete")
         except BaseException as error:  # a hook looks at a run and must never be able to end it
             if is_for_us(error):
                 raise

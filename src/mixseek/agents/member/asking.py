@@ -18,7 +18,7 @@ from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.llm import FinishedToolUse, Meter, PatientTimeout, Scope, calling, current_meter
 from mixseek.prompt_builder.fence import new_nonce
 from mixseek.records import MemberAgentResult, MemberSubmission, seconds_between, utc_now
-from mixseek.strangers import in_words, is_for_us
+from mixseek.strangers import alone, in_words, is_for_us
 
 __all__ = ["Given", "ask_member"]
 
@@ -81,7 +81,7 @@ async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]
     config, limit = member.config, PatientTimeout(member.config.timeout_seconds)
     try:
         async with limit:
-            result = await member.execute(task, context=dict(context))
+            result = await alone(lambda: member.execute(task, context=dict(context)), f"member {config.name!r}")
     except BudgetExhaustedError:
         # The round cannot be finished as it was begun; whoever goes on would pay for a part of it.
         raise

@@ -29,7 +29,7 @@ async def made_ready(member: BaseMemberAgent) -> AsyncGenerator[str | None]:
     """A member that is ready inside: why it cannot be asked, or None if it can. What the user can mend is raised."""
     ready: asyncio.Future[str | ConfigurationError | None] = asyncio.get_running_loop().create_future()
     over = asyncio.Event()
-    keeper = asyncio.create_task(_keep(member, ready, over), name=f"member {member.agent_name}")
+    keeper = asyncio.create_task(_keep(member, ready, over), name=f"member {member.agent_name!r}")
     either: set[asyncio.Future[Any]] = {keeper, ready}
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -36,7 +36,7 @@ from mixseek.config.schema import FunctionSettings
 from mixseek.errors import ConfigurationError, MixSeekError, ToolError
 from mixseek.llm import FinishedToolUse, ToolUse, current_meter, current_scope
 from mixseek.prompt_builder.fence import fenced, new_nonce
-from mixseek.strangers import in_words, is_for_us
+from mixseek.strangers import alone, in_words, is_for_us
 from mixseek.surrogates import whole_text
 from mixseek.templating import JAPANESE, Texts
 
@@ -241,7 +241,9 @@ def _guarded(function: Callable[..., Any], seconds: float, threads: Threads) -> 
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await (function(*args, **kwargs) if is_async else threads.run(function, *args, **kwargs))
+                if not is_async:
+                    return await threads.run(function, *args, **kwargs)
+                return await alone(lambda: function(*args, **kwargs), f"tool {function.__name__!r}")
         except TimeoutError as error:
             if not limit.expired():
                 raise
