@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["LET_GO_SECONDS", "alone", "in_words", "is_for_us", "run_and_leave", "text_of"]
+__all__ = ["LET_GO_SECONDS", "alone", "in_words", "is_for_us", "leave_behind", "run_and_leave", "text_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -99,15 +99,17 @@ async def _told_if_left(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]
 # --- the end of a program ---------------------------------------------------------------------------------------------
 
 
-def run_and_leave(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-    """``runner.run``, after which the runner can be closed: that waits for all tasks, also for those that never end."""
-    try:
-        return runner.run(work)
-    finally:
-        _leave_behind(runner)
+def run_and_leave(work: Coroutine[Any, Any, T]) -> T:
+    """``asyncio.run``, but what lets nothing end it is left behind."""
+    with asyncio.Runner() as runner:
+        try:
+            return runner.run(work)
+        finally:
+            leave_behind(runner)
 
 
-def _leave_behind(runner: asyncio.Runner) -> None:
+def leave_behind(runner: asyncio.Runner) -> None:
+    """End what still runs when all is done, or leave it: to close a runner is to wait for all its tasks, for ever."""
     tasks = asyncio.all_tasks(runner.get_loop())
     if not tasks:
         return

@@ -435,6 +435,55 @@ def test_ctrl_c_in_a_notebook_ends_the_run_and_its_thread(server: ModelServer) -
     assert (ran.stdout, ran.returncode) == ("interrupted False\n", 0), ran.stderr
 
 
+STUBBORN = """
+import asyncio, os, sys, mixseek
+from mixseek import strangers
+from mixseek.agents.member import BaseMemberAgent, readiness
+from mixseek.models.member_agent import MemberAgentResult
+
+strangers.LET_GO_SECONDS = readiness.CLEAN_UP_SECONDS = readiness._LAST_SECONDS = 0.1
+
+class Stubborn(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        return MemberAgentResult.success("help", self.agent_name, self.agent_type)
+
+    async def cleanup(self):
+        while True:
+            try:
+                await asyncio.sleep(1000)
+            except BaseException:
+                pass
+
+def play():
+    members = [{"name": "own", "type": Stubborn, "model": "loop:own"}]
+    team = {"team_id": "a", "team_name": "A", "leader": {"model": "loop:leader-a"}, "members": members}
+    summary = mixseek.run("task", [team], judgment={"model": "none"}, evaluator={"default_model": "loop:judge"},
+                          providers={"loop": {"base_url": os.environ["SERVER"]}}, max_rounds=1)
+    print(summary.completed_teams)
+
+async def in_a_notebook():
+    play()
+
+asyncio.run(in_a_notebook()) if sys.argv[1:] else play()
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["in a notebook"]], ids=["without a loop", "where a loop runs"])
+def test_a_program_ends_whatever_a_member_does_that_lets_nothing_end_it(
+    server: ModelServer, arguments: list[str]
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", STUBBORN, *arguments],
+        env={**os.environ, "SERVER": server.base_url},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (ran.stdout, ran.returncode) == ("1\n", 0), ran.stderr
+    assert ran.stderr.splitlines()[-1] == "member 'own' does not end although it was cancelled, and is left as it is"
+
+
 def test_importing_the_package_loads_nothing_else() -> None:
     code = (
         "import sys, mixseek; print(sorted(name for name in sys.modules if name.startswith(('mixseek.', 'pydantic'))))"

@@ -1,6 +1,5 @@
 """What the commands that ask once share: who may be asked, the wait for the answer, and the words for what it took."""
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Coroutine, Iterator
@@ -19,6 +18,7 @@ from mixseek.config.schema import EvaluatorSettings, OrchestratorSettings, Promp
 from mixseek.errors import ConfigurationError, Problem, WorkspaceNotFoundError
 from mixseek.records import MemberSubmission, MetricScore, Usage
 from mixseek.redaction import Redactor
+from mixseek.strangers import run_and_leave
 from mixseek.workspace import WORKSPACE_VARIABLE, Workspace
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def told_when_interrupted(told: str = _NO_ANSWER) -> Iterator[None]:
 def wait_for(work: Coroutine[Any, Any, T], redactor: Redactor, told: str = _NO_ANSWER) -> T:
     """The answer; what others print meanwhile stays out of the result. ``told`` is said if it is interrupted."""
     with told_when_interrupted(told), harmless_prints(redactor):
-        return asyncio.run(work)
+        return run_and_leave(work)
 
 
 def bill_words(usage: Usage, cost_usd: float | None, seconds: float) -> str:

@@ -1,6 +1,5 @@
 """``mixseek attack``: the attack texts of the package against one's own judge."""
 
-import asyncio
 import contextlib
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from mixseek.cli.asking import judges_of
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager
+from mixseek.strangers import run_and_leave
 
 if TYPE_CHECKING:
     from mixseek.attacks import Attack
@@ -73,7 +73,7 @@ def _run(trial: "Trial", attacks: Sequence["Attack"]) -> "TrialReport":
     try:
         # What metrics of others print must not end up in the result.
         with contextlib.redirect_stdout(sys.stderr):
-            return asyncio.run(trial.run(attacks))
+            return run_and_leave(trial.run(attacks))
     except KeyboardInterrupt:
         warn("interrupted")
         raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import typer
 
 from mixseek.cli.output import EXIT_INTERRUPTED, warn
+from mixseek.strangers import leave_behind
 
 __all__ = ["leave_interrupted", "run_until_stopped"]
 
@@ -54,7 +55,10 @@ def run_until_stopped(
             return await work
 
         with _hearing_signals(on_signal, last_words):
-            return runner.run(main())
+            try:
+                return runner.run(main())
+            finally:
+                leave_behind(runner)
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ from mixseek.orchestrator.orchestrator import Orchestrator
 from mixseek.orchestrator.own_parts import lending
 from mixseek.records import Attachment, ExecutionSummary
 from mixseek.round_controller import OnRoundCompleteCallback
+from mixseek.strangers import run_and_leave
 from mixseek.workspace import Workspace
 
 __all__ = ["Limits", "Options", "arun", "run"]
@@ -87,7 +88,7 @@ def run(task: str, teams: Sequence[Team], **options: Unpack[Options]) -> Executi
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(arun(task, teams, **options))
+        return run_and_leave(arun(task, teams, **options))
     return _in_a_thread(arun(task, teams, **options))
 
 
@@ -145,7 +146,7 @@ def _in_a_thread(playing: Coroutine[Any, Any, ExecutionSummary]) -> ExecutionSum
 
     def work() -> None:
         try:
-            done.set_result(asyncio.run(main()))
+            done.set_result(run_and_leave(main()))
         except BaseException as error:  # noqa: BLE001  # raised where it is waited for
             done.set_exception(error)
 

@@ -1,0 +1,88 @@
+"""Members that let nothing end them: whatever they do, a command comes to its end and says whom it left."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mixseek.testing import ModelServer, write_workspace
+
+MEMBERS = """
+import asyncio
+from mixseek import strangers
+from mixseek.agents.member import BaseMemberAgent, readiness
+from mixseek.models.member_agent import MemberAgentResult
+
+strangers.LET_GO_SECONDS = readiness.CLEAN_UP_SECONDS = readiness._LAST_SECONDS = 0.2
+
+
+async def never_end():
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except BaseException:
+            pass
+
+
+class NeverEnds(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        await never_end()
+
+
+class NeverLetsGo(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        return MemberAgentResult.success("help", self.agent_name, self.agent_type)
+
+    async def cleanup(self):
+        await never_end()
+"""
+MEMBER = """
+[[team.members]]
+name = "stubborn"
+type = "custom"
+model = "loopback:member-1"
+description = "Does not listen."
+timeout_seconds = 1
+[team.members.plugin]
+path = "stubborn.py"
+agent_class = "{name}"
+"""
+TEAM = "configs/agents/team-a.toml"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", ["NeverEnds", "NeverLetsGo"])
+@pytest.mark.parametrize(
+    "command",
+    [["exec", "the task"], ["team", "the task", "-c", TEAM], ["member", "the task", "-c", TEAM, "--name", "stubborn"]],
+    ids=["exec", "team", "member"],
+)
+def test_a_command_ends_whatever_a_member_does_and_names_the_member_that_it_left(
+    tmp_path: Path, server: ModelServer, command: list[str], name: str
+) -> None:
+    write_workspace(tmp_path, teams=1, members=0, max_rounds=1, base_url=server.base_url)
+    team = tmp_path / TEAM
+    team.write_text(team.read_text() + MEMBER.format(name=name))
+    (tmp_path / "stubborn.py").write_text(MEMBERS)
+    ran = subprocess.run(
+        [sys.executable, "-m", "mixseek", *command, "-w", str(tmp_path)],
+        env={**os.environ, "MIXSEEK_ONLY_LOOPBACK": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    asked_alone = name == "NeverEnds" and command[0] == "member"
+    assert ran.returncode == (2 if asked_alone else 0), ran.stderr
+    assert "member 'stubborn' does not end although it was cancelled, and is left as it is" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "destroyed" not in ran.stderr
