@@ -4,10 +4,16 @@ Models and tools give them where a text was cut in the middle of an emoji.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from operator import is_
 from typing import Any
 
-__all__ = ["whole_json", "whole_text", "whole_value"]
+__all__ = ["HALF", "halves_in", "whole_json", "whole_text", "whole_value"]
+
+HALF = "holds half a surrogate pair, which can neither be sent nor kept: write the whole character"
+"""What to tell of a text that a person gave."""
+
+_DEEPEST = 100
 
 _ESCAPES = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -54,3 +60,25 @@ def whole_value(value: Any) -> Any:
         is_same = all(map(is_, keys, value)) and all(map(is_, values, value.values()))
         return value if is_same else dict(zip(keys, values, strict=True))
     return value
+
+
+def halves_in(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where texts with halves stand in lists and mappings; of a key that has one, the mapping.
+
+    >>> list(halves_in({"name": "whole", "said": ["cut here \\ud83d"]}))
+    [('said', 0)]
+    """
+    if isinstance(value, str):
+        if whole_text(value) is not value:
+            yield path
+    elif len(path) > _DEEPEST:
+        return  # it may hold itself
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            if isinstance(key, str) and whole_text(key) is not key:
+                yield path
+            else:
+                yield from halves_in(each, (*path, key))
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from halves_in(each, (*path, number))

@@ -37,6 +37,7 @@ from mixseek.config.references import references
 from mixseek.config.shape import SET_BY_THE_LOADER, Words
 from mixseek.errors import ConfigurationError
 from mixseek.records import AgentType
+from mixseek.surrogates import HALF, halves_in, whole_text
 from mixseek.templating import (
     DEFAULT_EVALUATOR_USER_PROMPT,
     DEFAULT_JUDGMENT_USER_PROMPT,
@@ -231,9 +232,15 @@ class Settings(BaseModel):
             made = handler(data)
         except ValidationError as error:
             raise ValidationError.from_exception_data(cls.__name__, [*_details(error), *details]) from None
+        details += _halves(made)
         if details:
             raise ValidationError.from_exception_data(cls.__name__, details)
         return made
+
+
+def _halves(made: BaseModel) -> list[InitErrorDetails]:
+    """Texts of Python and of the environment that can neither be sent nor kept; no file has any."""
+    return [InitErrorDetails(type=_fault(HALF), loc=path, input=None) for path in halves_in(made.__dict__)]
 
 
 def _fault(text: str) -> PydanticCustomError:
@@ -359,6 +366,8 @@ class PromptBuilderSettings(BaseSettings):
     def _has_text(cls, template: str, info: Any) -> str:
         if not template.strip():
             raise ValueError(f"{info.field_name} cannot be empty")
+        if whole_text(template) is not template:
+            raise ValueError(HALF)
         return template
 
 
