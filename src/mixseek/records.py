@@ -19,6 +19,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, computed_field, model_validator
 
 __all__ = [
+    "LAST",
     "AgentType",
     "Attachment",
     "AttachmentInfo",
@@ -63,6 +64,9 @@ ExitReason = Literal[
 ]
 ExecutionStatus = Literal["completed", "partial_failure", "failed"]
 ModelRole = Literal["leader", "member", "evaluator", "judgment"]
+
+LAST = "last"
+"""What stands for the id of the execution that was started last."""
 
 
 def utc_now() -> datetime:

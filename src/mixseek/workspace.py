@@ -41,8 +41,15 @@ class Workspace:
             raise WorkspaceNotFoundError(
                 f"no workspace: give --workspace DIR or set {WORKSPACE_VARIABLE}; mixseek init makes one"
             )
-        root = Path(named).expanduser().absolute()
-        if not root.exists():
+        if not isinstance(named, str | os.PathLike):
+            raise WorkspaceNotFoundError(f"workspace: must be the path of a directory, not {type(named).__name__}")
+        try:
+            root = Path(named).expanduser().absolute()
+            is_there = root.exists()
+        except (OSError, RuntimeError, ValueError):
+            # Too long, or "~somebody", and there is no such user.
+            raise WorkspaceNotFoundError(f"workspace {str(named)!r} is not the name of a directory") from None
+        if not is_there:
             raise WorkspaceNotFoundError(
                 f"workspace {str(root)!r} does not exist: create the directory or name another"
             )

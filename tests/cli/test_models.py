@@ -117,6 +117,11 @@ def test_check_of_a_server_that_is_down_fails_quickly_and_says_so() -> None:
     assert out.startswith("openai:a: failed: ")
 
 
+def test_a_time_that_is_none_is_told_in_the_words_of_all_time_outs() -> None:
+    code, out, err = models("check", "openai:a", "--timeout", "0")
+    assert (code, out, err) == (2, "", "mixseek: --timeout: 0 is not allowed: must be a whole number from 1 up\n")
+
+
 def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     code, out, err = models("check")
     assert (code, out) == (2, "")

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 import mixseek
-from mixseek.config.schema import PromptBuilderSettings, TeamSettings
+from mixseek.config.schema import OrchestratorSettings, PromptBuilderSettings, TeamSettings
 from mixseek.errors import ConfigurationError
-from mixseek.testing import Match, ModelCall, scripted
+from mixseek.events import Event
+from mixseek.llm import Backoff
+from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
+from mixseek.orchestrator.single import TeamAlone
+from mixseek.records import MemberSubmission, RoundState
+from mixseek.testing import Match, ModelCall, scripted, write_workspace
 
 HALF = "holds half a surrogate pair, which can neither be sent nor kept: write the whole character"
 LENGTH = {"metrics": [{"name": "Length", "options": {"maximum": 2000}}]}
@@ -33,6 +38,11 @@ def asked() -> Iterator[list[str]]:
         yield models
 
 
+@pytest.fixture
+def settings(tmp_path: Path) -> OrchestratorSettings:
+    return load_orchestrator_settings(write_workspace(tmp_path, teams=1, max_rounds=1), tmp_path)
+
+
 def team(**more: Any) -> dict[str, Any]:
     return {"team_id": "a", "team_name": "A", "leader": {"model": "scripted:leader-a"}, **more}
 
@@ -40,6 +50,134 @@ def team(**more: Any) -> dict[str, Any]:
 def given(**more: Any) -> dict[str, Any]:
     parts = {"teams": [team()], "evaluator": LENGTH, "judgment": {"model": "none"}, "max_rounds": 1}
     return {**parts, **more}
+
+
+async def _async(*_: Any) -> None:
+    raise AssertionError("nobody calls it")
+
+
+TEAMS = "a list of TeamSettings, tables or paths of team files"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"teams": None}, f"teams: must be {TEAMS}, not NoneType"),
+        ({"teams": 3}, f"teams: must be {TEAMS}, not int"),
+        ({"listeners": 3}, "listeners: must be functions of an event, in a list, not int"),
+        ({"listeners": [print, 3]}, "listeners[1]: must be a function of an event, not int"),
+        ({"listeners": [_async]}, "listeners[0]: is async, but nobody awaits it: write a plain def"),
+        (
+            {"on_round_complete": 3},
+            "on_round_complete: must be a function of a RoundState and the round's member submissions, not int",
+        ),
+        ({"workspace": 3}, "workspace: must be the path of a directory, not int"),
+        ({"workspace": "~nobody-of-this-name"}, "workspace '~nobody-of-this-name' is not the name of a directory"),
+        ({"backoff": 4}, "backoff: must be a Backoff of mixseek.llm, not int"),
+        ({"attachments": 4}, "attachments: must be paths or Attachment records, in a list, not int"),
+        ({"attachments": b"x"}, "attachments: must be paths or Attachment records, in a list, not bytes"),
+        ({"execution_id": 3}, "the execution id is no text but int: give some text"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+async def test_an_argument_of_another_kind_is_named_with_what_it_must_be(
+    asked: list[str], wrong: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        await mixseek.arun("task", **given(**wrong))
+    assert str(raised.value) == told
+    assert asked == []
+
+
+@pytest.mark.parametrize("wrong", [None, "configs/orchestrator.toml", {}])
+def test_settings_of_another_kind_are_named_with_what_gives_the_right_ones(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        Orchestrator(wrong)
+    words = "settings: must be OrchestratorSettings, as load_orchestrator_settings(file, workspace) gives them"
+    assert str(raised.value) == f"{words}, not {type(wrong).__name__}"
+
+
+async def test_none_stands_for_nothing_and_one_listener_for_a_list_of_one(asked: list[str]) -> None:
+    heard: list[Event] = []
+    summary = await mixseek.arun("task", **given(attachments=None, listeners=heard.append))
+    assert summary.completed_teams == 1
+    assert asked == ["leader-a"]
+    assert [event.kind for event in heard][-1] == "RunFinished"
+    assert (await mixseek.arun("task", **given(listeners=None, backoff=None))).completed_teams == 1
+
+
+async def test_a_hook_may_be_a_plain_function(asked: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    rounds: list[int] = []
+
+    def hook(state: RoundState, submissions: list[MemberSubmission]) -> None:
+        rounds.append(state.round_number)
+
+    await mixseek.arun("task", **given(on_round_complete=hook, max_rounds=2))
+    assert rounds == [1, 2]
+    assert caplog.text == ""
+
+
+def test_a_team_alone_checks_its_listeners_and_its_backoff_too(tmp_path: Path) -> None:
+    settings: Any = None
+    with pytest.raises(ConfigurationError, match=r"listeners\[0\]: must be a function of an event, not int"):
+        TeamAlone(settings, listeners=[3])  # type: ignore[list-item]
+    with pytest.raises(ConfigurationError, match="settings: must be"):
+        TeamAlone(settings, backoff=Backoff())
+
+
+# --- what execute() is asked for --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"reference": 4}, "the reference answer is no text but int: give some text"),
+        ({"reference": " "}, "the reference answer is empty: give some text"),
+        ({"reference": "cut \ud83d"}, "the reference answer is not UTF-8 text"),
+        ({"timeout_seconds": 0}, "timeout_seconds: 0 is not allowed: must be a whole number from 1 up"),
+        ({"timeout_seconds": 1.5}, "timeout_seconds: 1.5 is not allowed: must be a whole number from 1 up"),
+        ({"timeout_seconds": float("inf")}, "timeout_seconds: inf is not allowed: must be a whole number from 1 up"),
+        ({"timeout_seconds": True}, "timeout_seconds: true is not allowed: must be a whole number from 1 up"),
+        ({"timeout_seconds": "5"}, "timeout_seconds: '5' is not allowed: must be a whole number from 1 up"),
+    ],
+    ids=str,
+)
+async def test_what_a_run_cannot_be_asked_for_is_refused_before_anything_is_opened(
+    tmp_path: Path, asked: list[str], settings: OrchestratorSettings, wrong: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        await Orchestrator(settings).execute("task", **wrong)
+    assert str(raised.value) == told
+    assert asked == []
+    assert not (tmp_path / "journal.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("last", "stands for the newest execution"),
+        ("-f", "begins like an option"),
+        ("--help", "begins like an option"),
+        ("a\nb", "holds a character that cannot be typed"),
+        ("\x1b[31mred", "holds a character that cannot be typed"),
+        ("a\u200bb", "holds a character that cannot be typed"),
+        (" a", "begins or ends with a space"),
+        ("a\n", "begins or ends with a space"),
+    ],
+)
+async def test_an_id_that_no_command_could_name_is_refused(
+    tmp_path: Path, asked: list[str], settings: OrchestratorSettings, name: str, why: str
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        await Orchestrator(settings).execute("task", execution_id=name)
+    assert str(raised.value) == f"the execution id {name!r} {why}, so no command could name it: give another"
+    assert asked == []
+    assert not (tmp_path / "journal.db").exists()
+
+
+@pytest.mark.parametrize("name", ["mine", "2026-11-17 night", "実行一", "a/b", "lastly"])
+async def test_any_other_id_is_taken(asked: list[str], settings: OrchestratorSettings, name: str) -> None:
+    assert (await Orchestrator(settings).execute("task", execution_id=name)).execution_id == name
 
 
 # --- halves of surrogate pairs ----------------------------------------------------------------------------------------
@@ -95,4 +233,13 @@ async def test_half_a_character_in_a_variable_is_told_with_its_name(
     monkeypatch.setenv("MIXSEEK_TEAM_USER_PROMPT", CUT.replace("\ud83d", "\udcff"))
     with pytest.raises(ConfigurationError, match=f"MIXSEEK_TEAM_USER_PROMPT: {HALF}"):
         await mixseek.arun("task", **given())
+    assert asked == []
+
+
+async def test_a_file_whose_name_is_not_utf8_is_told_by_its_name(tmp_path: Path, asked: list[str]) -> None:
+    file = tmp_path / "cut \udcff.txt"
+    file.write_text("text")
+    with pytest.raises(ConfigurationError) as raised:
+        await mixseek.arun("task", **given(attachments=[file.name]))
+    assert str(raised.value) == f"attachment {file.name!r}: has a name that is not UTF-8: rename the file"
     assert asked == []

@@ -14,6 +14,7 @@ from mixseek.cli.completion import complete_embedded, complete_model
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.config.model_names import NamedModel
+from mixseek.config.reading import checked_seconds
 from mixseek.config.schema import OrchestratorSettings, PriceSettings, ProvidersSettings
 from mixseek.embedded import FETCHABLE, PREFIX, Weights, fault_in, is_fetched, place_of
 from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
@@ -223,7 +224,7 @@ def check(
             autocompletion=complete_model,
         ),
     ] = None,
-    timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds for one model.")] = 60,
+    timeout: Annotated[int, typer.Option("--timeout", help="Seconds for one model.")] = 60,
     output: FormatOption = Format.TEXT,
     workspace: WorkspaceOption = None,
 ) -> None:
@@ -237,6 +238,7 @@ def check(
       mixseek models check local:smollm2-135m openai:gpt-5-mini
     """
     use_format(output)
+    timeout = checked_seconds(timeout, "--timeout")
     manager = _manager(workspace, needs_files=not models)
     wanted = list(dict.fromkeys(models or _named(manager)))
     providers = manager.get_providers_settings()

@@ -1,12 +1,14 @@
 """Files that come with a task: read once, checked before anything is spent."""
 
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from mixseek.config.reading import existing_file, read_bytes
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.records import Attachment
+from mixseek.surrogates import whole_text
 from mixseek.workspace import Workspace
 
 __all__ = ["MAX_ATTACHMENTS", "MAX_BYTES", "MAX_TEXT_BYTES", "MAX_TOTAL_BYTES", "read_attachments"]
@@ -31,10 +33,9 @@ _TYPES.add_type("text/markdown", ".md")
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
-def read_attachments(given: Sequence[Attachment | Path | str], workspace: Workspace) -> tuple[Attachment, ...]:
+def read_attachments(given: Sequence[Attachment | Path | str] | None, workspace: Workspace) -> tuple[Attachment, ...]:
     """What is attached, its files read; all that is wrong with any of it is one :class:`ConfigurationError`."""
-    if isinstance(given, str | Path | Attachment):
-        given = [given]
+    given = _listed(given)
     if len(given) > MAX_ATTACHMENTS:
         raise ConfigurationError(f"there are {len(given)} attachments: at most {MAX_ATTACHMENTS} can come with a task")
     attached: list[Attachment] = []
@@ -54,9 +55,24 @@ def read_attachments(given: Sequence[Attachment | Path | str], workspace: Worksp
     return tuple(attached)
 
 
+def _listed(given: Any) -> list[Attachment | Path | str]:
+    """One may stand for a list of one, and None for nothing."""
+    if given is None:
+        return []
+    if isinstance(given, str | Path | Attachment):
+        return [given]
+    if isinstance(given, Iterable) and not isinstance(given, bytes):
+        return list(given)
+    raise ConfigurationError(
+        Problem(f"must be paths or Attachment records, in a list, not {type(given).__name__}", key="attachments")
+    )
+
+
 def _read(path: Path | str, workspace: Workspace) -> Attachment:
     shown = f"attachment {str(path)!r}"
     file = existing_file(path, workspace, shown)
+    if whole_text(file.name) is not file.name:
+        raise ConfigurationError(Problem("has a name that is not UTF-8: rename the file", shown))
     data = read_bytes(file, shown, most=MAX_BYTES)
     return Attachment(name=file.name, media_type=_media_type(file.name, data), data=data)
 

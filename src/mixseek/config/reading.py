@@ -15,12 +15,14 @@ import tomli
 from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 
+from mixseek.config.layers import show_value
 from mixseek.errors import ConfigurationError, MissingFileError, Problem
 from mixseek.workspace import Workspace
 
 __all__ = [
     "MAX_FILE_BYTES",
     "Dotenv",
+    "checked_seconds",
     "checked_text",
     "existing_file",
     "named_file",
@@ -124,6 +126,14 @@ def checked_text(text: object, what: str) -> str:
     except UnicodeEncodeError as error:
         raise ConfigurationError(f"the {what} is not UTF-8 text") from error
     return text
+
+
+def checked_seconds(given: object, name: str) -> int:
+    """A time-out that was given by hand, as the argument or the option of this name."""
+    if isinstance(given, int | float) and not isinstance(given, bool) and given >= 1 and not given % 1:
+        return int(given)
+    told = f"{show_value(given)} is not allowed: must be a whole number from 1 up"
+    raise ConfigurationError(Problem(told, key=name))
 
 
 def referred_file(workspace: Workspace, given: str) -> Path | None:

@@ -31,6 +31,7 @@ from mixseek.config.schema import (
 )
 from mixseek.events import Listener
 from mixseek.llm import Backoff
+from mixseek.orchestrator.arguments import listed_teams
 from mixseek.orchestrator.orchestrator import Orchestrator
 from mixseek.orchestrator.own_parts import lending
 from mixseek.records import Attachment, ExecutionSummary
@@ -73,7 +74,7 @@ class Options(Limits, total=False):
     on_round_complete: OnRoundCompleteCallback | None
     listeners: Sequence[Listener]
     backoff: Backoff | None
-    attachments: Sequence[Attachment | Path | str]
+    attachments: Sequence[Attachment | Path | str] | None
 
 
 Team = TeamSettings | Table | Path | str
@@ -105,7 +106,7 @@ async def arun(
     on_round_complete: OnRoundCompleteCallback | None = None,
     listeners: Sequence[Listener] = (),
     backoff: Backoff | None = None,
-    attachments: Sequence[Attachment | Path | str] = (),
+    attachments: Sequence[Attachment | Path | str] | None = (),
     **limits: Unpack[Limits],
 ) -> ExecutionSummary:
     """Let teams answer ``task``, and return the leader board with the best answers and the bill.
@@ -117,7 +118,7 @@ async def arun(
     Everything is checked before a model is called; mistakes are a :class:`~mixseek.errors.ConfigurationError`.
     """
     place = Workspace.bare() if workspace is None else Workspace.locate(workspace)
-    with lending(Given(_listed(teams), evaluator, judgment, prompt_builder, providers)) as given:
+    with lending(Given(listed_teams(teams), evaluator, judgment, prompt_builder, providers)) as given:
         settings = await asyncio.to_thread(ConfigurationManager(place, given=given).assemble, limits)
         orchestrator = Orchestrator(
             settings,
@@ -127,11 +128,6 @@ async def arun(
             backoff=backoff,
         )
         return await orchestrator.execute(task, execution_id=execution_id, attachments=attachments)
-
-
-def _listed(teams: Sequence[Team]) -> Sequence[Team]:
-    """One team may stand for a list of one."""
-    return [teams] if isinstance(teams, TeamSettings | Mapping | Path | str) else list(teams)
 
 
 def _in_a_thread(playing: Coroutine[Any, Any, ExecutionSummary]) -> ExecutionSummary:

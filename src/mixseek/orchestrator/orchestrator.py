@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from jinja2 import TemplateError
-from pydantic import PositiveInt, TypeAdapter, ValidationError
 
 from mixseek.config.answer_schema import load_answer_schema
 from mixseek.config.attachments import read_attachments
@@ -53,6 +52,15 @@ from mixseek.events import (
 )
 from mixseek.llm import Backoff
 from mixseek.llm.purse import Spend
+from mixseek.orchestrator.arguments import (
+    checked_backoff,
+    checked_hook,
+    checked_id,
+    checked_listeners,
+    checked_reference,
+    checked_settings,
+    checked_timeout,
+)
 from mixseek.orchestrator.collector import long_lived
 from mixseek.orchestrator.estimate import first_round
 from mixseek.orchestrator.fingerprint import changes, fingerprint
@@ -88,7 +96,6 @@ __all__ = ["Orchestrator", "cost_of", "play_again"]
 logger = logging.getLogger(__name__)
 
 _LAST_WRITE_SECONDS = 3.0
-_SECONDS = TypeAdapter(PositiveInt)
 _REMEDY = "this is not what the execution was begun with: undo it, or go on all the same with --accept-changes"
 
 
@@ -111,15 +118,16 @@ class Orchestrator:
         backoff: Backoff | None = None,
     ) -> None:
         self._configured: RunSettings | None = None
+        settings = checked_settings(settings)
         if isinstance(settings, RunSettings):
             self._configured, self.settings, self._workspace = settings, settings.orchestrator, settings.workspace
         else:
             self.settings, self._workspace = settings, Workspace.locate(settings.workspace_path)
         self._save_db = save_db
-        self._on_round_complete = on_round_complete
+        self._on_round_complete = checked_hook(on_round_complete)
         self._journal = journal
-        self._listeners = tuple(listeners)
-        self._backoff = backoff
+        self._listeners = checked_listeners(listeners)
+        self._backoff = checked_backoff(backoff)
         self._statuses: dict[str, TeamStatus] = {}
         self._running: set[Stoppable] = set()
 
@@ -130,19 +138,19 @@ class Orchestrator:
         execution_id: str | None = None,
         *,
         reference: str | None = None,
-        attachments: Sequence[Attachment | Path | str] = (),
+        attachments: Sequence[Attachment | Path | str] | None = (),
     ) -> ExecutionSummary:
         """Let all teams answer ``user_prompt``; ``timeout_seconds`` is for all rounds of one team.
 
         ``reference`` is the text of a reference answer for metrics and judges, in place of the settings' one.
         ``attachments`` come with the task: leaders see what their models can, judges the texts.
-        An ``execution_id`` of one's own has to be new to the workspace.
+        An ``execution_id`` of one's own has to be new to the workspace, and one that commands can name.
         """
         wanted = _Wanted(
             checked_text(user_prompt, "prompt"),
-            _checked_seconds(timeout_seconds),
-            None if execution_id is None else checked_text(execution_id, "execution id"),
-            reference,
+            checked_timeout(timeout_seconds),
+            checked_id(execution_id),
+            checked_reference(reference),
             attachments,
         )
         return await self._play(partial(self._begin, wanted), wanted.user_prompt, wanted.execution_id)
@@ -158,7 +166,7 @@ class Orchestrator:
         ``timeout_seconds``.
         """
         execution_id = checked_text(execution_id, "execution id")
-        begin = partial(self._begin_again, execution_id, _checked_seconds(timeout_seconds), accept_changes)
+        begin = partial(self._begin_again, execution_id, checked_timeout(timeout_seconds), accept_changes)
         return await self._play(begin, "", execution_id)
 
     async def _play(
@@ -289,7 +297,7 @@ class _Wanted:
     timeout_seconds: int | None
     execution_id: str | None
     reference: str | None
-    attachments: Sequence[Attachment | Path | str]
+    attachments: Sequence[Attachment | Path | str] | None
 
 
 def _interrupted(user_prompt: str, execution_id: str | None, seconds: float) -> ExecutionSummary:
@@ -729,18 +737,6 @@ class _Execution:
             self._is_saved = self._run.journal is None
             remedy = "" if self._is_saved else f"; mixseek resume {summary.execution_id} writes it"
             logger.exception("the summary of execution %s could not be written%s", summary.execution_id, remedy)
-
-
-def _checked_seconds(given: object) -> int | None:
-    """The time-out that somebody asks for; None stands for that of the settings."""
-    if given is None:
-        return None
-    try:
-        return _SECONDS.validate_python(given)
-    except ValidationError:
-        raise ConfigurationError(
-            f"timeout_seconds: {given!r} is not allowed: must be a whole number from 1 up"
-        ) from None
 
 
 def _task(

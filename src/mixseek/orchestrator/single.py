@@ -39,6 +39,7 @@ from mixseek.events import (
     SubmissionMade,
 )
 from mixseek.llm import Backoff, Scope, calling
+from mixseek.orchestrator.arguments import checked_backoff, checked_listeners
 from mixseek.orchestrator.orchestrator import Orchestrator, cost_of
 from mixseek.records import (
     Attachment,
@@ -170,7 +171,7 @@ class TeamAlone:
     ) -> None:
         self._settings = settings
         self._heard = _Heard()
-        heard_by: list[Listener] = [self._heard, *listeners]
+        heard_by: list[Listener] = [self._heard, *checked_listeners(listeners)]
         self._orchestrator = Orchestrator(settings, save_db=save_db, listeners=heard_by, backoff=backoff)
 
     async def answer(self, task: str, *, attachments: Sequence[Attachment | Path | str] = ()) -> TeamAnswer:
@@ -304,8 +305,8 @@ async def _running(around: Surroundings, listeners: Sequence[Listener], backoff:
         save_db=False,
         providers=around.providers,
         orchestrator=around.orchestrator,
-        listeners=listeners,
-        backoff=backoff,
+        listeners=checked_listeners(listeners),
+        backoff=checked_backoff(backoff),
     )
     async with run:
         run.purses.start()

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args
 
 from mixseek.errors import ConfigurationError, NotResumableError, StorageError
 from mixseek.records import (
+    LAST,
     AttachmentInfo,
     EvaluationResult,
     ExecutionStatus,
@@ -45,9 +46,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _Place = tuple[str, int]
 """A team and a round."""
-
-LAST = "last"
-"""The name of the execution that was started last."""
 
 _MOST_NAMED = 5
 _ENDS = ("RunFinished", "RunInterrupted")

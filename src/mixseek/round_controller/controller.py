@@ -4,6 +4,7 @@ The controller can be started again after a failure: finished rounds stay as the
 scored is scored again, and only what is missing is played.
 """
 
+import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -95,8 +96,8 @@ logger = logging.getLogger(__name__)
 NOT_FINITE = "a metric gave no finite number"
 NOT_ASKED = "nobody was asked to score it"
 
-OnRoundCompleteCallback = Callable[[RoundState, list[MemberSubmission]], Awaitable[None]]
-"""Called after every round; what it raises is logged and never stops a run."""
+OnRoundCompleteCallback = Callable[[RoundState, list[MemberSubmission]], Awaitable[None] | None]
+"""Called after every round, and awaited if it can be; what it raises is logged and never stops a run."""
 
 
 @dataclass(frozen=True)
@@ -544,7 +545,7 @@ class RoundController:
             return
         hook = self._on_round_complete
         try:
-            await alone(lambda: hook(state, submissions), "on_round_complete")
+            await alone(lambda: _hooked(hook, state, submissions), "on_round_complete")
         except BaseException as error:  # a hook looks at a run and must never be able to end it
             if is_for_us(error):
                 raise
@@ -634,6 +635,12 @@ class RoundController:
             absent = await taken.enter_async_context(made_ready(member))
             if absent is not None:
                 self._leader.absent[member.agent_name] = absent
+
+
+async def _hooked(hook: OnRoundCompleteCallback, state: RoundState, submissions: list[MemberSubmission]) -> None:
+    awaited = hook(state, submissions)
+    if inspect.isawaitable(awaited):
+        await awaited
 
 
 def _templates_of(workspace: Workspace, settings: PromptBuilderSettings) -> Path | None:
