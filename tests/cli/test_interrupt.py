@@ -303,3 +303,23 @@ def _events_if_any(workspace: Path) -> list[str]:
         return _events(workspace)
     except sqlite3.OperationalError:
         return []
+
+
+INTERRUPTED_WHILE_IT_LOADS = """
+import runpy, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mixseek.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("mixseek", run_name="__main__")
+"""
+
+
+def test_whoever_interrupts_a_command_that_is_still_loading_sees_no_traceback() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_WHILE_IT_LOADS], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")

@@ -73,6 +73,16 @@ def test_no_mixture_of_texts_changes_the_structure() -> None:
         assert structure(render(record_of(attack))) == plain, attack
 
 
+@pytest.mark.parametrize(
+    "address", ["https://evil.example", "ftp://evil.example", "WWW.evil.example", "me@evil.example"]
+)
+def test_an_address_in_a_name_or_comment_is_no_link_for_readers_that_need_no_mark(address: str) -> None:
+    outside, _, inside = render(record_of(f"see {address} now")).partition("```text")
+    assert address not in outside
+    assert outside.replace("\\", "").count(address) > 0
+    assert address in inside, "what was submitted stays as it is"
+
+
 def test_a_submission_stays_as_it_was_written() -> None:
     text = "# A title\n\n````\ncode\n````\n\tend"
     document = render(record_of(text))

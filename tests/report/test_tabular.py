@@ -85,3 +85,14 @@ def test_a_metric_may_have_the_name_of_another_column() -> None:
     header, row = read(csv_text(*round_table(record)))
     told = dict(zip(header, row, strict=True))
     assert (told["score"], told["metric score"], told["'=evil"]) == ("9.0", "1.5", "2.5")
+
+
+@pytest.mark.parametrize("metrics", [("score", "metric score"), ("metric score", "score")])
+def test_no_two_columns_have_one_title(metrics: tuple[str, ...]) -> None:
+    scores = tuple(MetricScore(metric_name=name, score=number) for number, name in enumerate(metrics))
+    team = TeamRecord(team_id="a", team_name="A", rounds=(RoundRecord(round_number=1, metrics=scores),))
+    header, [row] = round_table(ExecutionRecord(execution_id="e", user_prompt="t", status="completed", teams=(team,)))
+    assert len(set(header)) == len(header)
+    told = dict(zip(header, row, strict=True))
+    assert told["metric score"] == metrics.index("metric score")
+    assert told["metric metric score"] == metrics.index("score")

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -51,6 +50,8 @@ EXIT_INTERRUPTED = 130
 EXIT_NO_READER = 141
 
 _BREAKS = re.compile(r"[\t\r\n]")
+_JSON_WANTED = re.compile("\0(?:--format[\0=]|-[A-Za-z]*f\0?)json\0")
+"""In a command line whose words are divided; short options may stand together."""
 
 
 class Format(StrEnum):
@@ -79,9 +80,10 @@ def asks_for_json(arguments: Sequence[str]) -> bool:
 
     >>> asks_for_json(["exec", "--format=json"]), asks_for_json(["exec", "-f", "text", "json"])
     (True, False)
+    >>> asks_for_json(["exec", "-vf", "json"])
+    True
     """
-    wanted = {("-f", "json"), ("--format", "json")}
-    return bool(wanted & set(pairwise(arguments)) or {"--format=json", "-fjson"} & set(arguments))
+    return bool(_JSON_WANTED.search("\0".join(["", *arguments, ""])))
 
 
 def clean(text: str) -> str:

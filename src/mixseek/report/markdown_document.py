@@ -18,6 +18,8 @@ __all__ = ["render"]
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~!&$^])")
 # What begins a list, or underlines a heading, at the start of a line.
 _LIST_MARK = re.compile(r"^(\d*)([-+=.)])")
+# What many programs make a link of, without any mark.
+_ADDRESS = re.compile(r"(?<=\w)(:)(?=//)|(?<=www)(\.)|(?<=[\w.+-])(@)(?=[\w-])", re.IGNORECASE)
 _FENCE = re.compile(r"`{3,}")
 # Letters that steer a terminal or turn the direction of writing; tabs and line breaks are no such letters here.
 _CODES = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -151,6 +153,7 @@ def _member(call: MemberCall) -> str:
 def _inline(text: str) -> str:
     """One line in which Markdown finds nothing of its own."""
     escaped = _MARKUP.sub(r"\\\1", " ".join(_harmless(text).split()))
+    escaped = _ADDRESS.sub(r"\\\g<0>", escaped)
     return _LIST_MARK.sub(r"\1\\\2", escaped)
 
 

@@ -71,13 +71,21 @@ def round_table(record: ExecutionRecord) -> tuple[list[str], list[list[Cell]]]:
     """One row for each round of each team, and the names of the columns: a column for each metric among them."""
     rounds = [(team, one) for team in record.teams for one in team.rounds]
     metrics = list(dict.fromkeys(metric.metric_name for _, one in rounds for metric in one.metrics))
-    header = [*_BEFORE_METRICS, *map(_metric_title, metrics), *_AFTER_METRICS]
+    header = [*_BEFORE_METRICS, *_metric_titles(metrics), *_AFTER_METRICS]
     return header, [_round_row(record, team, one, metrics) for team, one in rounds]
 
 
-def _metric_title(name: str) -> str:
+def _metric_titles(metrics: Sequence[str]) -> list[str]:
     """A metric may have any name, also that of another column."""
-    return f"metric {name}" if name in (*_BEFORE_METRICS, *_AFTER_METRICS) else name
+    taken = {*_BEFORE_METRICS, *_AFTER_METRICS}
+    # Those that can keep their names do, whatever others are to be called.
+    titles = {name: name for name in metrics if name not in taken}
+    for name in metrics:
+        title = name
+        while title in taken or (title != name and title in titles):
+            title = f"metric {title}"
+        titles[name] = title
+    return [titles[name] for name in metrics]
 
 
 def _round_row(record: ExecutionRecord, team: TeamRecord, one: RoundRecord, metrics: Sequence[str]) -> list[Cell]:
