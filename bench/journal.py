@@ -1,7 +1,8 @@
 """The journal beside bare SQLite, competitions with and without it, and how soon a resumed one makes its first call.
 
 A call has a request of 20 KB. Its limit is one INSERT of the same values into the same table of a copy of the file,
-committed as durably: WAL and ``synchronous=FULL``. The competitions are those of :mod:`bench.competition`.
+committed as durably: WAL and ``synchronous=FULL``. The competitions are those of :mod:`bench.competition`, with store
+and journal beside the store alone, on models as quick as there and on such as people ask.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -30,7 +32,6 @@ __all__ = ["run"]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TOGETHER = 200
 TEAMS, ROUNDS = 200, 5
-REPEATS = 5
 LONGEST_SECONDS = 5.0
 PROMPT = "提出内容の一文です。 A sentence of the prompt.\n" * 350
 numbers = count(1)
@@ -111,7 +112,23 @@ def _a_row(connection: sqlite3.Connection) -> tuple[list[str], list[object]]:
 # --- a whole competition ----------------------------------------------------------------------------------------------
 
 
-def _competition() -> list[Row]:
+@dataclass(frozen=True)
+class _Models:
+    """How long the models of a comparison take for an answer, and how often it is played."""
+
+    words: str
+    seconds: float
+    jitter: float
+    repeats: int
+
+
+QUICK = _Models("100 ms a call", 0.1, 0.0, 5)
+"""So quick that the processor is busy all the time, and whatever is done besides takes its time from the teams."""
+USUAL = _Models("1 to 3 s a call", 1.0, 2.0, 3)
+"""As models on the web take for a short answer, each time another while."""
+
+
+def _competition(models: _Models) -> list[Row]:
     """The middle of several, by time on the clock, and the quickest beside; both take turns.
 
     Where other machines share the processor two runs of one case differ by more than the two cases do: what runs there
@@ -119,13 +136,13 @@ def _competition() -> list[Row]:
     """
     from mixseek.testing import ModelServerProcess  # here alone: what is measured needs no server of its own
 
-    with ModelServerProcess(latency=0.1, keep_bodies=False) as server:
-        runs = [[case(what, server.base_url, TEAMS) for what in (STORED, NO_JOURNAL)] for _ in range(REPEATS)]
+    with ModelServerProcess(latency=models.seconds, jitter=models.jitter, keep_bodies=False) as server:
+        runs = [[case(what, server.base_url, TEAMS) for what in (STORED, NO_JOURNAL)] for _ in range(models.repeats)]
     with_it, without = (sorted(one.wall for one in cases) for cases in zip(*runs, strict=True))
-    name, middle = f"{TEAMS} teams, store and journal", REPEATS // 2
+    name, middle = f"{TEAMS} teams, {models.words}", models.repeats // 2
     return [
-        _beside(f"{name}: middle of {REPEATS}", with_it[middle], without[middle], "<= 1.10x"),
-        _beside(f"{name}: quickest of {REPEATS}", with_it[0], without[0], ""),
+        _beside(f"{name}: middle of {models.repeats}", with_it[middle], without[middle], "<= 1.10x"),
+        _beside(f"{name}: quickest of {models.repeats}", with_it[0], without[0], ""),
     ]
 
 
@@ -195,7 +212,8 @@ def run() -> str:
     """This part of the report."""
     with tempfile.TemporaryDirectory() as directory:
         records = asyncio.run(_records(Path(directory)))
-    return table("The journal, beside its limits in the same run", [*records, *_competition(), *_resumed()])
+    competitions = [row for models in (QUICK, USUAL) for row in _competition(models)]
+    return table("The journal, beside its limits in the same run", [*records, *competitions, *_resumed()])
 
 
 if __name__ == "__main__":
