@@ -67,13 +67,24 @@ def test_a_plateau_is_so_many_scored_rounds_without_a_gain(scores: list[float | 
     assert decided(scores, plateau_rounds=2, plateau_min_gain=2) == expected
 
 
+def test_a_target_that_was_reached_when_it_was_too_early_to_stop_stays_reached() -> None:
+    assert decided([95], target_score=90) == (True, None)
+    assert decided([95, 80], target_score=90) == (False, "target_score_reached")
+    assert decided([95, None], target_score=90) == (False, "target_score_reached")
+    assert decided([95, 80], target_score=90, max_rounds=2) == (False, "target_score_reached")
+
+
+def test_a_gain_that_is_just_what_is_named_is_not_more() -> None:
+    assert decided([80.1, 80.3], plateau_rounds=1, plateau_min_gain=0.2) == (False, "score_plateau")
+
+
 def test_a_gain_has_to_be_more_than_nothing_when_none_is_named() -> None:
     assert decided([70, 70], plateau_rounds=1) == (False, "score_plateau")
     assert decided([70, 70.1], plateau_rounds=1) == (True, None)
 
 
 def test_after_a_round_without_a_score_a_team_goes_on() -> None:
-    assert decided([50, None], target_score=10, plateau_rounds=1) == (True, None)
+    assert decided([50, None], target_score=90, plateau_rounds=1) == (True, None)
 
 
 def test_where_no_rule_speaks_the_model_is_asked_if_there_is_one() -> None:

@@ -131,13 +131,12 @@ def _by_scores(history: Sequence[RoundState], settings: JudgmentSettings, min_ro
     latest = history[-1]
     if latest.round_number < min_rounds:
         return Decision(go_on(f"round {latest.round_number} of at least {min_rounds} (min_rounds)", confidence=1.0))
-    score, target = latest.evaluation_score, settings.target_score
     # Before the count of rounds: a team that reaches its target in the last one has reached it.
-    if score is not None and target is not None and score >= target:
-        return _stop("target_score_reached", f"score {score:.2f} reaches the target {target:g}")
+    if reached := _reached_target(history, settings.target_score):
+        return _stop("target_score_reached", reached)
     if latest.round_number >= max_rounds:
         return _stop("max_rounds_reached", f"round {latest.round_number} is the last of {max_rounds}")
-    if score is None:
+    if latest.evaluation_score is None:
         return Decision(go_on("the round has no score, so the team goes on", confidence=1.0))
     if settings.plateau_rounds is not None and _on_a_plateau(
         history, settings.plateau_rounds, settings.plateau_min_gain
@@ -147,6 +146,16 @@ def _by_scores(history: Sequence[RoundState], settings: JudgmentSettings, min_ro
             "score_plateau", f"{counted(settings.plateau_rounds, 'round')} without a gain of more than {gain:g}"
         )
     return UNDECIDED
+
+
+def _reached_target(history: Sequence[RoundState], target: float | None) -> str | None:
+    """That a round has reached the target, maybe one in which it was too early to stop; None if none has."""
+    scored = [(state.evaluation_score, state.round_number) for state in history if state.evaluation_score is not None]
+    score, number = max(scored, default=(0.0, 0))
+    if target is None or not scored or score < target:
+        return None
+    where = "" if number == history[-1].round_number else f" of round {number}"
+    return f"score {score:.2f}{where} reaches the target {target:g}"
 
 
 def settle(rule: Decision, opinion: ImprovementJudgment | None) -> Decision:
@@ -161,7 +170,8 @@ def _on_a_plateau(history: Sequence[RoundState], rounds: int, min_gain: float | 
     if len(scores) <= rounds:
         return False
     before, since = scores[:-rounds], scores[-rounds:]
-    return max(since) - max(before) <= (min_gain or 0)
+    # Rounded as scores are: a gain of 0.2 may come out as 0.20000000000000284.
+    return round(max(since) - max(before), 9) <= (min_gain or 0)
 
 
 def _stop(reason: ExitReason, words: str) -> Decision:

@@ -150,6 +150,26 @@ async def test_arguments_a_function_cannot_take_are_recorded_and_asked_for_again
     assert submission_of(played).usage.tool_calls == 3
 
 
+async def test_a_number_that_is_none_in_the_arguments_does_not_take_the_member_down(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = arena_with(tmp_path, server, functions("price"), ToolCall("price", '{"item": "tea", "count": NaN}'))
+    played = await arena.play()
+    assert submission_of(played).status == "SUCCESS"
+    [use] = await uses(arena, played)
+    assert use.arguments == {"item": "tea", "count": "NaN"}
+
+
+async def test_a_member_that_fails_has_used_what_was_counted_for_it(tmp_path: Path, server: ModelServer) -> None:
+    arena = arena_with(tmp_path, server, functions("price"))
+    server.on("member-alpha", lambda call: "" if call.tool_results else ToolCall("price", {"item": "tea"}))
+    submission = submission_of(await arena.play())
+    [line] = [row for row in arena.rows("model_usage") if row["role"] == "member"]
+    assert submission.status == "ERROR"
+    assert (submission.usage.requests, submission.usage.input_tokens) == (line["requests"], line["input_tokens"])
+    assert (submission.usage.tool_calls, line["requests"] > 1) == (1, True)
+
+
 async def test_a_result_without_end_is_cut_for_the_model_and_the_journal(tmp_path: Path, server: ModelServer) -> None:
     arena = arena_with(tmp_path, server, functions("huge"), ToolCall("huge"))
     [use] = await uses(arena, await arena.play())

@@ -162,6 +162,24 @@ def test_team_name_comes_from_the_metadata_else_it_is_the_id(templates: Path) ->
     assert builder.build_initial_prompt("問い", "a") == "a(a): 問い"
 
 
+@pytest.mark.parametrize("tokens", [3000, 1])
+def test_every_round_that_is_shown_has_its_evaluation_however_little_room_there_is(
+    templates: Path, tokens: int
+) -> None:
+    (templates / "continuation_prompt.jinja2").write_text(
+        "{% for one in submission_history %}{{ one.round_number }}:"
+        "{{ evaluation_feedback[loop.index0].overall_score }} {% endfor %}"
+        "{% for metric in evaluation_feedback[-1].metrics %}{{ metric.metric_name }} {% endfor %}"
+    )
+    config = RoundPromptConfig(estimated_prompt_tokens=tokens)
+    prompts = [
+        Jinja2PromptBuilder(templates, given).build_continuation_prompt("q", 3, "a", HISTORY, EVALUATIONS, RANKING, 2)
+        for given in (None, config)
+    ]
+    assert (prompts[1] == prompts[0]) == (tokens == 3000)
+    assert f"{HISTORY[-1].round_number}:{EVALUATIONS[-1].overall_score}" in prompts[1]
+
+
 def test_both_templates_are_needed(templates: Path) -> None:
     (templates / "continuation_prompt.jinja2").unlink()
     with pytest.raises(ConfigurationError, match=r"continuation_prompt\.jinja2: is missing"):

@@ -885,7 +885,9 @@ class JudgmentSettings(ModelParams):
     judge_on_final_round: bool = Field(
         default=True, description="Whether it is asked after the last round too; that never changes the outcome."
     )
-    target_score: float | None = Field(default=None, ge=0, le=100, description="Stop when a round reaches this score.")
+    target_score: float | None = Field(
+        default=None, ge=0, le=100, description="Stop when a round has reached this score, from min_rounds on."
+    )
     plateau_rounds: int | None = Field(
         default=None, ge=1, le=10, description="Stop after so many rounds without a gain."
     )

@@ -34,7 +34,9 @@ class StopRule(BaseModel):
 
     min_rounds: int | None = Field(default=None, ge=1, le=10, description="No other rule holds before this round.")
     max_rounds: int | None = Field(default=None, ge=1, le=10, description="The last round.")
-    target_score: float | None = Field(default=None, ge=0, le=100, description="Stop when a round reaches this score.")
+    target_score: float | None = Field(
+        default=None, ge=0, le=100, description="Stop when a round has reached this score, from min_rounds on."
+    )
     plateau_rounds: int | None = Field(
         default=None, ge=1, le=10, description="Stop after so many rounds without a gain."
     )

@@ -176,6 +176,7 @@ class Meter:
     _asked: Counter[str] = field(default_factory=Counter)
     _made: Counter[tuple[str, str]] = field(default_factory=Counter)
     _tool_calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _tallies: dict[Scope, list[Usage]] = field(default_factory=dict)
 
     def occurrence(self, key: str) -> int:
         """How many calls with this key there were before; counts this one."""
@@ -200,8 +201,22 @@ class Meter:
             self._made[call.scope.execution_id, call.scope.team_id] += 1
             self._add_line(_line(call.scope, call))
             self._add_lost(_lost(call.scope, call))
+            self._note(call.scope, call.usage)
         if self.on_call is not None:
             self.on_call(call)
+
+    @contextmanager
+    def tally(self, scope: Scope) -> Iterator[list[Usage]]:
+        """A list to which all is added that is consumed for ``scope`` meanwhile."""
+        consumed = self._tallies[scope] = []
+        try:
+            yield consumed
+        finally:
+            self._tallies.pop(scope, None)
+
+    def _note(self, scope: Scope, usage: Usage) -> None:
+        if scope in self._tallies:
+            self._tallies[scope].append(usage)
 
     def calls_made(self, execution_id: str, team_id: str) -> int:
         """How many calls went out for a team in this process."""
@@ -268,6 +283,7 @@ class Meter:
         """Tell that a member begins to use a tool, and count it."""
         self._usage += Usage(tool_calls=1)
         self._tool_calls[use.scope.execution_id, use.scope.team_id] += 1
+        self._note(use.scope, Usage(tool_calls=1))
         if self.on_tool is not None:
             self.on_tool(use)
 

@@ -36,6 +36,9 @@ def fit(
     rendered = cache(render)
     tokens = cache(lambda step: count_tokens(rendered(steps[step])))
     budget = config.estimated_prompt_tokens
+    if tokens(0) <= budget:
+        # Without a look at the others: a template of somebody's own may fail on what they leave out.
+        return rendered(steps[0])
     chosen = bisect_left(range(len(steps) - 1), True, key=lambda step: tokens(step) <= budget)
     if tokens(chosen) > budget:
         logger.warning(

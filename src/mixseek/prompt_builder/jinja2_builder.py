@@ -63,7 +63,7 @@ class Jinja2PromptBuilder:
                     "team_id": team_id,
                     "team_name": _team_name(team_id, metadata),
                     "submission_history": shown,
-                    "evaluation_feedback": _newest(evaluation_feedback, len(shown)) if detail.scores else [],
+                    "evaluation_feedback": _newest(evaluation_feedback, len(shown), detail),
                     "leaderboard_ranking": teams,
                     "current_team_rank": current_team_rank,
                 },
@@ -85,8 +85,10 @@ def _read_template(directory: Path, name: str) -> Template:
         raise ConfigurationError(Problem(f"cannot be read: {error}", file=str(path))) from error
 
 
-def _newest(evaluations: Sequence[EvaluationResult], count: int) -> list[EvaluationResult]:
-    return list(evaluations[len(evaluations) - min(count, len(evaluations)) :])
+def _newest(evaluations: Sequence[EvaluationResult], count: int, detail: Detail) -> list[EvaluationResult]:
+    """As many as there are submissions to stand beside, without their metrics where there is no room for these."""
+    newest = evaluations[len(evaluations) - min(count, len(evaluations)) :]
+    return [one if detail.scores else one.model_copy(update={"metrics": []}) for one in newest]
 
 
 def _team_name(team_id: str, metadata: Mapping[str, Any] | None) -> str:

@@ -90,6 +90,8 @@ def test_a_team_is_told_the_pattern_or_what_its_author_wrote() -> None:
         (f"答え:\n```json\n{TOKYO}\n```\nです。", {"inside_text": True}, 100),
         (f'```json\n{{"city": 1}}\n```\n訂正:\n```\n{TOKYO}\n```', {"inside_text": True}, 100),
         (f"```python\nx\n```\n{TOKYO}", {"inside_text": True, "partial": 10}, 0),
+        (f"```python\nx\n```\n答え:\n```json\n{TOKYO}\n```", {"inside_text": True}, 100),
+        (f"```json\n{TOKYO}\n```\n使い方:\n```sh\na\n```\n```sh\nb\n```", {"inside_text": True}, 100),
         ('{"city": "東京"}', {}, 0),
         ('{"city": "東京"}', {"partial": 40}, 40),
         ('{"city": "東京", "population": "many"}', {"partial": 40}, 40),

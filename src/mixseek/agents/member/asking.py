@@ -17,7 +17,7 @@ from mixseek.errors import BudgetExhaustedError, MixSeekError
 from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.llm import FinishedToolUse, Meter, PatientTimeout, Scope, calling, current_meter
 from mixseek.prompt_builder.fence import new_nonce
-from mixseek.records import MemberAgentResult, MemberSubmission, seconds_between, utc_now
+from mixseek.records import MemberAgentResult, MemberSubmission, Usage, seconds_between, utc_now
 from mixseek.strangers import alone, in_words, is_for_us
 
 __all__ = ["Given", "ask_member"]
@@ -68,8 +68,12 @@ async def ask_member(
     if given is None:
         # Some servers name all their calls alike, and what the journal has of an earlier one is not counted again.
         within = f"{call_id} {use.occurrence}" if use.occurrence else call_id
-        with calling(scope.model_copy(update={"role": "member", "agent_name": config.name, "within": within})):
+        asked = scope.model_copy(update={"role": "member", "agent_name": config.name, "within": within})
+        with calling(asked), meter.tally(asked) as consumed:
             result = _failure(config, absent, "NOT_READY") if absent else await _result_of(member, task, where)
+        if result.usage_info is None:
+            # Of a member that failed, or does not count itself, all that is known is what was counted for it.
+            result = result.model_copy(update={"usage_info": sum(consumed, start=Usage())})
         given = Given(_submission(config, result, seconds_between(use.started_at, utc_now())), new_nonce())
         await meter.keep_tool_result(FinishedToolUse(use, given.as_json()))
     emit(MemberFinished(**where, submission=given.submission))

@@ -27,7 +27,7 @@ from pydantic_ai import (
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.exceptions import ToolFailed, ToolFailedError, ToolRetryError
 from pydantic_ai.toolsets import AbstractToolset
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import from_json, to_json
 
 from mixseek import plugins
 from mixseek.agents.member.mcp import McpServer
@@ -156,7 +156,8 @@ def _begin(use: ToolUse | None) -> None:
 
 def _arguments(call: ToolCallPart) -> JsonValue:
     """As the model wrote them."""
-    arguments: JsonValue = to_jsonable_python(call.args_as_dict(), inf_nan_mode="strings")
+    # By way of the text: values keep a NaN, which no journal takes.
+    arguments: JsonValue = from_json(to_json(call.args_as_dict(), inf_nan_mode="strings"))
     return arguments
 
 

@@ -1,6 +1,5 @@
 """Does a command that is run on the submission succeed? It runs in a sandbox: nobody has read what it runs."""
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
@@ -12,13 +11,13 @@ from mixseek.config.schema import Fault, FilePath, MetricOptions, Text
 from mixseek.config.shape import Words
 from mixseek.errors import ConfigurationError
 from mixseek.evaluator.metrics.base import BaseMetric, Measured
+from mixseek.evaluator.metrics.code_blocks import code_blocks
 from mixseek.records import MetricScore
 from mixseek.sandbox import BubblewrapSandbox, CodeResult, Limits, bubblewrap_is_missing
 
 __all__ = ["ExitCode"]
 
 _MOST_BYTES = 32 * 1024 * 1024
-_FENCES = ("```", "~~~")
 
 
 def _inside(path: str) -> str:
@@ -130,8 +129,5 @@ def first_code_block(text: str) -> str | None:
     >>> first_code_block("So:\\n```python\\nprint(1)\\n```\\nThat is all.")
     'print(1)\\n'
     """
-    lines = iter(text.splitlines(keepends=True))
-    fence = next((line.strip()[:3] for line in lines if line.strip().startswith(_FENCES)), None)
-    if fence is None:
-        return None
-    return "".join(itertools.takewhile(lambda line: not line.strip().startswith(fence), lines))
+    first = next(code_blocks(text), None)
+    return None if first is None else first.text

@@ -12,11 +12,10 @@ from mixseek.config.schema import MetricOptions
 from mixseek.config.shape import Words
 from mixseek.errors import ConfigurationError
 from mixseek.evaluator.metrics.base import CodeMetric, Measured
+from mixseek.evaluator.metrics.code_blocks import code_blocks
 from mixseek.workspace import Workspace
 
 __all__ = ["JsonSchema"]
-
-_FENCE = "```"
 
 
 class JsonSchemaOptions(MetricOptions):
@@ -67,14 +66,5 @@ class JsonSchema(CodeMetric[JsonSchemaOptions]):
 
 def _last_block(text: str) -> str | None:
     """What stands in the last code block that is closed, and says it is JSON or does not say what it is."""
-    last: str | None = None
-    inside: list[str] | None = None
-    for line in text.splitlines():
-        mark = line.strip()
-        if inside is None:
-            inside = [] if mark.lower() in (_FENCE, f"{_FENCE}json") else None
-        elif mark == _FENCE:
-            last, inside = "\n".join(inside), None
-        else:
-            inside.append(line)
-    return last
+    found = [block.text for block in code_blocks(text) if block.is_closed and block.kind in ("", "json")]
+    return found[-1] if found else None

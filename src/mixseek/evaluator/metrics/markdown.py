@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import regex
 
+from mixseek.evaluator.metrics.code_blocks import closes
+
 __all__ = ["Markdown", "read_markdown"]
 
 _QUOTE = regex.compile(r"(?: {0,3}> ?)++")
@@ -68,7 +70,7 @@ class _Reader:
         """One more line."""
         line = _QUOTE.sub("", line, count=1) if line.lstrip().startswith(">") else line
         if self._fence is not None:
-            self._fence = None if _closes(line, self._fence) else self._fence
+            self._fence = None if closes(line, self._fence) else self._fence
         elif not line.strip():
             self._end_paragraph()
             self._table = False
@@ -168,11 +170,6 @@ class _Reader:
         if self._paragraph:
             self._inline.append(("\n".join(self._paragraph), True))
             self._paragraph = []
-
-
-def _closes(line: str, fence: str) -> bool:
-    mark = line.strip()
-    return len(mark) >= len(fence) and not mark.strip(fence[0])
 
 
 def _is_delimiter(line: str, header: str) -> bool:
