@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mixseek.errors import NotResumableError, RunChangedError
-from mixseek.events import Event
+from mixseek.events import Event, RoundStarted
 from mixseek.orchestrator import Orchestrator
 from mixseek.records import ExecutionSummary
 from mixseek.testing import ModelCall, ModelServer, ModelServerProcess, ToolCall
@@ -199,6 +199,28 @@ async def test_a_run_that_was_stopped_goes_on(tmp_path: Path, scripted: ModelSer
     for team_id in (None, "alpha"):
         own = [event.sequence for event in events if event.team_id == team_id]
         assert own == list(range(len(own)))
+
+
+async def test_a_run_that_is_resumed_with_fewer_rounds_plays_none_beyond_them(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha")], orchestrator="max_rounds = 4\nmin_rounds = 1\n")
+    arena.script(scripted)
+    built: list[Orchestrator] = []
+
+    def stop(event: Event) -> None:
+        if isinstance(event, RoundStarted) and event.round_number == 3:
+            built[0].stop()
+
+    built.append(arena.build(listeners=[stop]))
+    await built[0].execute(TASK, execution_id=ID)
+    paid = scripted.bill.total.requests
+    file = tmp_path / "configs" / "orchestrator.toml"
+    file.write_text(file.read_text().replace("max_rounds = 4", "max_rounds = 2"))
+    summary, events = await resumed(arena, accept_changes=True)
+    assert [result.exit_reason for result in summary.team_results] == ["max_rounds_reached"]
+    assert [event.kind for event in events if event.kind == "RoundStarted"] == []
+    assert scripted.bill.total.requests == paid
 
 
 async def test_an_answer_of_a_fallback_is_used_again_although_the_first_model_is_back(

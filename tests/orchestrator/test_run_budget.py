@@ -1,7 +1,9 @@
 """Budgets of runs and teams: rounds are paid for or not begun, and whoever has a result keeps it."""
 
 import asyncio
+import os
 import sqlite3
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -12,6 +14,7 @@ import pytest
 
 from mixseek.cli import main
 from mixseek.config.manager import ConfigurationManager
+from mixseek.crash_points import CRASH_AT
 from mixseek.errors import BudgetExhaustedError, ConfigurationError, NotResumableError, RunChangedError
 from mixseek.events import BudgetLow, Event
 from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
@@ -19,8 +22,9 @@ from mixseek.orchestrator import Orchestrator
 from mixseek.orchestrator.single import Surroundings, evaluate_submission
 from mixseek.records import EvaluationRequest, ExecutionSummary, utc_now
 from mixseek.storage.aggregation_store import AggregationStore
-from mixseek.testing import ModelCall, ModelServer, ToolCall
+from mixseek.testing import ModelCall, ModelServer, ModelServerProcess, ToolCall, write_workspace
 from mixseek.workspace import Workspace
+from soak import forked
 from soak.arena import TASK, Arena, Played, Team, round_of
 
 MODELS = ("leader-alpha", "leader-beta", "member-alpha", "member-beta", "judge", "judgment")
@@ -316,6 +320,24 @@ async def _stopped_and_resumed(arena: Arena, stopped_at: tuple[str, int]) -> Exe
     built.append(arena.build(listeners=[stop]))
     assert (await built[0].execute(TASK, execution_id="x")).interrupted
     return await arena.build().resume("x")
+
+
+def test_a_round_that_a_killed_process_began_counts_as_if_one_process_had_played_it(tmp_path: Path) -> None:
+    answered = []
+    for crash_at in (None, "round.submitted:1"):
+        root = tmp_path / str(crash_at)
+        with ModelServerProcess() as server:
+            file = write_workspace(root, teams=1, members=1, max_rounds=4, base_url=server.base_url)
+            file.write_text(f"{file.read_text()}\n[budget]\nmax_tokens = 6500\nmax_output_tokens = 2000\n")
+            # What is scored in code, and judged by rules, costs nothing that the second process could learn from.
+            (root / "configs" / "evaluator.toml").write_text('[[metrics]]\nname = "Length"\noptions.maximum = 500\n')
+            (root / "configs" / "judgment.toml").write_text('model = "none"\n')
+            commands = [["exec", TASK], ["resume"]] if crash_at else [["exec", TASK]]
+            for command, died_at in zip(commands, (crash_at, None), strict=False):
+                environ = {**os.environ, **({CRASH_AT: died_at} if died_at else {})}
+                ran = forked.run([sys.executable, "-m", "mixseek", *command, "-w", str(root)], env=environ, check=False)
+            answered.append((ran.returncode, server.bill.total.answered))
+    assert answered == [(0, 3), (0, 3)]
 
 
 async def test_attempts_that_a_rate_limit_refused_are_not_counted_when_the_process_dies(

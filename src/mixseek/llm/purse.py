@@ -128,6 +128,8 @@ class _Team:
     dearest: Spend | None = None
     """The most of each that one of its finished rounds took; None before the first."""
     longest: float = 0.0
+    begun: Spend = NOTHING
+    """What another process used of the round that comes next."""
     round: _Round | None = None
 
 
@@ -144,7 +146,7 @@ class Purse:
     _held: Spend = NOTHING
     _on_their_way: int = 0
     _largest: Spend = NOTHING
-    """The largest bound of any call so far, requests left out."""
+    """The largest bound of any call so far, also of one that was refused; requests are left out."""
     _first: Spend | None = None
     """The most that a first round of any team took."""
     _earmarked: Spend = NOTHING
@@ -170,6 +172,7 @@ class Purse:
 
     async def reserve(self, team_id: str, bound: Spend) -> None:
         """Take ``bound`` out of the purse, when it has as much; refused when it never will."""
+        self.learn_bound(bound)
         if not self._line and self._takes(team_id, bound):
             return
         self._refuse_for_ever(bound)
@@ -194,7 +197,6 @@ class Purse:
         current = self._round_of(team_id)
         if current is not None:
             current.held = current.held.less(bound)
-        self._largest = self._largest.at_least(Spend(bound.usd, bound.tokens))
         self._wake(self._line)
 
     def count(self, team_id: str, spent: Spend, lost: Spend) -> None:
@@ -247,7 +249,9 @@ class Purse:
             raise BudgetExhaustedError(words)
         if words is not None:
             await self._wait_for_others(team_id)
-        self._set_round(team_id, _Round(self._expects(team_id), self.clock()))
+        team = self._team(team_id)
+        self._set_round(team_id, _Round(self._expects(team_id), self.clock(), used=team.begun))
+        team.begun = NOTHING
 
     def round_finished(self, team_id: str) -> None:
         """Learn from a round what the next one may take."""
@@ -255,6 +259,14 @@ class Purse:
         if current is not None:
             self.learn(team_id, current.used, self.clock() - current.began)
             self._wake(self._beginners)
+
+    def learn_of_beginning(self, team_id: str, used: Spend) -> None:
+        """Another process used so much of a round of this team, and did not finish it."""
+        self._team(team_id).begun = used
+
+    def learn_bound(self, bound: Spend) -> None:
+        """A call wants to reserve so much, or did so in another process."""
+        self._largest = self._largest.at_least(Spend(bound.usd, bound.tokens))
 
     def learn(self, team_id: str, used: Spend, seconds: float) -> None:
         """A finished round that another process played; those of a team come in their order."""
@@ -516,6 +528,16 @@ class Purses:
         """A finished round of a team that another process played."""
         for purse in self.of(team_id):
             purse.learn(team_id, used, seconds)
+
+    def learn_of_beginning(self, team_id: str, used: Spend) -> None:
+        """What another process used of a round of a team that it did not finish."""
+        for purse in self.of(team_id):
+            purse.learn_of_beginning(team_id, used)
+
+    def learn_bound(self, team_id: str, bound: Spend) -> None:
+        """The largest reservation of a team in another process."""
+        for purse in self.of(team_id):
+            purse.learn_bound(bound)
 
     def shortage(self, team_id: str) -> str | None:
         """Why another round of a team cannot be paid for; None if it can."""

@@ -292,7 +292,9 @@ class RoundController:
         if not self._history:
             return True
         latest = self._history[-1]
-        if latest.round_number not in self._decided:
+        # Another process may have gone on to a round that there is no more: it was taken up with fewer of them.
+        is_beyond = latest.round_number >= self._task.max_rounds and self._decided.get(latest.round_number)
+        if is_beyond or latest.round_number not in self._decided:
             verdict = await self.should_continue_round(latest)
             self._decided[latest.round_number] = verdict.should_continue
         return self._decided[latest.round_number]

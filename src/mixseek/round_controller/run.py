@@ -16,7 +16,7 @@ from mixseek.config.schema import BudgetSettings, OrchestratorSettings, Provider
 from mixseek.errors import PlaceTakenError, StorageError
 from mixseek.events import BudgetLow, Event, EventBus, Listener, ModelCalled, ToolCalled, ToolFinished
 from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub, ToolUse
-from mixseek.llm.purse import NOTHING, LowPurse, Purses, spent_by_round
+from mixseek.llm.purse import NOTHING, LowPurse, Purses, Spend, spent_by_round
 from mixseek.records import (
     Attachment,
     LeaderBoardEntry,
@@ -217,6 +217,8 @@ class Run:
         spending = await self.journal.spending(self.execution_id)
         self.meter.begin_with(spending)
         self.purses.played.update(await self.journal.played_seconds(self.execution_id))
+        for team_id, (usd, tokens) in (await self.journal.largest_reservations(self.execution_id)).items():
+            self.purses.learn_bound(team_id, Spend(usd, tokens))
         used = spent_by_round(spending)
         for event in await self.journal.events(self.execution_id, kinds=("RoundFinished", "RoundFailed")):
             state = RoundState.model_validate(event.payload["state"]) if isinstance(event.payload, dict) else None
@@ -224,7 +226,9 @@ class Run:
                 seconds = seconds_between(state.round_started_at, state.round_ended_at)
                 # A round that one process began and another ended lasted no longer than its team was played.
                 seconds = min(seconds, self.purses.played.get(event.team_id, seconds))
-                self.purses.learn(event.team_id, used.get((event.team_id, state.round_number), NOTHING), seconds)
+                self.purses.learn(event.team_id, used.pop((event.team_id, state.round_number), NOTHING), seconds)
+        for (team_id, _), begun in used.items():
+            self.purses.learn_of_beginning(team_id, begun)
 
     @asynccontextmanager
     async def before_time_is_up(self, team_id: str) -> AsyncGenerator[None]:

@@ -304,6 +304,11 @@ class Journal:
         killed = await self._many(_reserved, f"{_CALLS_IN_FLIGHT} AND reserved_tokens IS NOT NULL", named)
         return [*await self._many(_spent, _SPENT, named), *killed]
 
+    async def largest_reservations(self, execution_id: str) -> dict[str, tuple[float, int]]:
+        """The most US dollars and the most tokens that a call of each team has reserved."""
+        rows = await self._many(dict, _LARGEST_RESERVATIONS, self._redactor.text(execution_id))
+        return {row["team_id"]: (row["usd"] or 0.0, row["tokens"] or 0) for row in rows}
+
     async def played_seconds(self, execution_id: str) -> dict[str | None, float]:
         """How long each team, and, under None, the execution itself was played so far, in all processes together.
 
@@ -782,6 +787,9 @@ _CALLS_IN_FLIGHT = """
 _SPENT = """
     SELECT execution_id, team_id, round_number, role, agent_name, model, usage, cost_usd, attempts
     FROM calls WHERE execution_id = ? ORDER BY id"""
+_LARGEST_RESERVATIONS = """
+    SELECT team_id, max(reserved_usd) AS usd, max(reserved_tokens) AS tokens
+    FROM started_calls WHERE execution_id = ? GROUP BY team_id"""
 _BEGINNINGS = ("RunStarted", "RunResumed")
 _MOMENTS = "SELECT team_id, kind, at FROM events WHERE execution_id = ? ORDER BY position"
 # The ids are found one after the other by the index, and of each only the events without a team are looked at: whoever
