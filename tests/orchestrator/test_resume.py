@@ -245,7 +245,8 @@ async def test_an_answer_of_a_fallback_is_used_again_although_the_first_model_is
     assert arena.rows("leader_board")[0]["submission_content"] == "the spare's answer, worth 10"
 
 
-async def test_tools_of_members_are_not_used_again(tmp_path: Path, scripted: ModelServer) -> None:
+@pytest.mark.parametrize("kind", ["plain", "web_fetch", "code_execution"])
+async def test_tools_of_members_are_not_used_again(tmp_path: Path, scripted: ModelServer, kind: str) -> None:
     (tmp_path / "noting.py").write_text(
         'from pathlib import Path\n\n\ndef note(word: str) -> str:\n    """Note a word."""\n'
         f'    with Path({str(tmp_path / "noted")!r}).open("a") as file:\n        file.write(word)\n    return word\n'
@@ -253,6 +254,8 @@ async def test_tools_of_members_are_not_used_again(tmp_path: Path, scripted: Mod
     team = Team("alpha", member='functions = ["noting:note"]')
     arena = Arena(tmp_path, scripted.base_url, [team], orchestrator=f"max_rounds = 1\nmin_rounds = 1\n{NO_RETRIES}")
     arena.script(scripted)
+    file = tmp_path / "configs" / "agents" / "0.toml"
+    file.write_text(file.read_text().replace('type = "plain"', f'type = "{kind}"'))
     scripted.on(
         "member-alpha", lambda call: "help for it" if call.tool_results else [ToolCall("note", {"word": "once."})]
     )

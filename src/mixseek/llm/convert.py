@@ -139,8 +139,12 @@ def settings_to_json(settings: ModelSettings | None) -> JsonValue:
 
 
 def parameters_to_json(parameters: ModelRequestParameters) -> JsonValue:
-    """The tools on offer and the output that is wanted, as a JSON value."""
-    return cast("JsonValue", _PARAMETERS.dump_python(parameters, mode="json", exclude_defaults=True))
+    """The tools on offer and the output that is wanted, as a JSON value, the same in every process."""
+    value = _PARAMETERS.dump_python(parameters, mode="json", exclude_defaults=True)
+    for tool in (*value.get("function_tools", ()), *value.get("output_tools", ())):
+        # What a provider or this machine can do is named by chance, anew in each process.
+        tool.pop("capability_id", None)
+    return cast("JsonValue", value)
 
 
 def parameters_text(parameters: ModelRequestParameters) -> JsonValue | MadeJson:

@@ -20,11 +20,12 @@ from mixseek.agents.member import BaseMemberAgent, MemberAgentFactory
 from mixseek.agents.member.web_fetch import WebFetchMemberAgent
 from mixseek.config.schema import MemberAgentConfig, ProvidersSettings
 from mixseek.errors import ConfigurationError
-from mixseek.llm import Connection, ModelHub
+from mixseek.llm import Connection, Meter, ModelHub, Scope, calling
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.plugins import Provider, providers
 from mixseek.prompt_builder.tokens import count_tokens
 from mixseek.records import MemberAgentResult
+from mixseek.storage.journal import Journal
 from mixseek.testing import Match, ModelCall, ModelServer, ToolCall, scripted, write_workspace
 
 from .conftest import Site, slowly
@@ -279,6 +280,21 @@ async def test_with_citations_pages_have_numbers_and_the_answer_its_sources(site
     assert [text.splitlines()[0] for text in model.results] == ["[1] Tides", f"[2] {site.url}/plain"]
     assert "引用してください" in model.descriptions.pop()
     assert result.content == f"the answer\n\n出典:\n[1] Tides {article}\n[2] {site.url}/plain"
+
+
+async def test_pages_that_were_read_before_a_resume_count_and_are_among_the_sources(site: Site, tmp_path: Path) -> None:
+    scope = Scope(execution_id="e", team_id="a", round_number=1, role="member", agent_name="m")
+    pages = [fetch(f"{site.url}/article"), fetch(f"{site.url}/plain"), fetch(f"{site.url}/article")]
+    answers = []
+    async with Journal(tmp_path / "journal.db") as journal:
+        for reuses in (False, True):
+            with calling(scope, Meter(journal=journal, reuse_answers=reuses)):
+                # Of the second process no answer is asked for: it is the tools whose results are taken over.
+                _, result = await told(reader(site, enable_citations=True, max_uses=2), *pages)
+            answers.append(result.content)
+    assert answers[0] == answers[1]
+    assert answers[1].endswith(f"出典:\n[1] Tides {site.url}/article\n[2] {site.url}/plain")
+    assert site.paths.total() == 2
 
 
 async def test_without_citations_nothing_is_added(site: Site) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from mixseek.strangers import alone, in_words, is_for_us
 from mixseek.surrogates import whole_text
 from mixseek.templating import JAPANESE, Texts
 
-__all__ = ["MAX_RESULT_CHARS", "ToolWatch", "function_tools", "refuse_equal_names"]
+__all__ = ["MAX_RESULT_CHARS", "ToolWatch", "function_tools", "refuse_equal_names", "when_reused"]
 
 MAX_RESULT_CHARS = 50_000
 """The most a model is given of one result, unless its kind of member has tools with a limit of their own."""
@@ -51,6 +52,10 @@ _Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 # --- watching ---------------------------------------------------------------------------------------------------------
+
+
+when_reused: ContextVar[Callable[[str, str | None], None] | None] = ContextVar("when_reused", default=None)
+"""Told of a tool that is not used because the journal has its result, and of the result; None: it had failed."""
 
 
 class ToolWatch(AbstractCapability[Any]):
@@ -121,6 +126,8 @@ class ToolWatch(AbstractCapability[Any]):
 
     def _as_before(self, ctx: RunContext[Any], call: ToolCallPart, known: Mapping[str, JsonValue]) -> str:
         nonce = str(known["nonce"])
+        if (listener := when_reused.get()) is not None:
+            listener(call.tool_name, None if "error" in known else str(known["content"]))
         if "error" in known:
             return self._told_of_failure(ctx, call, str(known["error"]), nonce)
         return fenced(str(known["content"]), nonce, self._texts)

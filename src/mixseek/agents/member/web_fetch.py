@@ -1,6 +1,7 @@
 """A member that reads web pages."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pydantic_ai.capabilities import AgentCapability
 from pydantic_ai.native_tools import WebFetchTool
 
 from mixseek.agents.member.plain import PlainMemberAgent
+from mixseek.agents.member.tools import when_reused
 from mixseek.agents.member.web.fetch import Page, PageReader, Unread, html_parser_is_missing
 from mixseek.agents.member.web.guard import Guard
 from mixseek.agents.member.web.tools import Backend, check_backend, provider_or_local
@@ -37,6 +39,12 @@ class _Task:
 
     uses: int = 0
     pages: list[Page] = field(default_factory=list)
+
+    def take_over(self, tool: str, result: str | None) -> None:
+        """Count a page that was read before the run was resumed."""
+        if tool == LocalFetch.web_fetch.__name__:
+            self.uses += 1
+            self.pages += [] if result is None else [_page_of(result)]
 
 
 _task: ContextVar[_Task | None] = ContextVar("task", default=None)
@@ -75,10 +83,11 @@ class WebFetchMemberAgent(PlainMemberAgent):
     async def execute(self, task: str, context: dict[str, Any] | None = None, **kwargs: Any) -> MemberAgentResult:
         """Answer ``task``; what is read counts for this task alone."""
         current = _Task()
-        before = _task.set(current)
+        before, heard_before = _task.set(current), when_reused.set(current.take_over)
         try:
             result = await super().execute(task, context, **kwargs)
         finally:
+            when_reused.reset(heard_before)
             _task.reset(before)
         if not (self._settings.enable_citations and current.pages):
             return result
@@ -130,10 +139,7 @@ class LocalFetch:
         if isinstance(page, Unread):
             raise ToolError(f"the page was not read: {page.reason}")
         task.pages.append(page)
-        number = f"[{len(task.pages)}] " if self._settings.enable_citations else ""
-        rest = "" if page.whole else "\n\n(The page goes on; this is its beginning.)"
-        title = f"{page.title}\n" if page.title else ""
-        return f"{number}{title}{page.url}\n\n{page.text}{rest}"
+        return _as_result(page, len(task.pages) if self._settings.enable_citations else None)
 
     async def _read(self, url: str) -> Page | Unread:
         page = await self._reader.read(url, characters=_most_characters(self._settings))
@@ -142,3 +148,18 @@ class LocalFetch:
             return page
         text = await asyncio.to_thread(first_tokens, page.text, tokens)
         return Page(page.url, page.title, text, whole=page.whole and text == page.text)
+
+
+def _as_result(page: Page, number: int | None) -> str:
+    """What the model is given of a page."""
+    mark = "" if number is None else f"[{number}] "
+    rest = "" if page.whole else "\n\n(The page goes on; this is its beginning.)"
+    title = f"{page.title}\n" if page.title else ""
+    return f"{mark}{title}{page.url}\n\n{page.text}{rest}"
+
+
+def _page_of(result: str) -> Page:
+    """The page that :func:`_as_result` was given, as far as its source is told by it."""
+    head, _, text = result.partition("\n\n")
+    *title, url = re.sub(r"^\[\d+\] ", "", head).split("\n")
+    return Page(url, " ".join(title), text)
