@@ -6,10 +6,27 @@ may cancel the task it runs in, and it may let nothing cancel it.
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
-__all__ = ["LET_GO_SECONDS", "alone", "in_words", "is_for_us", "leave_behind", "run_and_leave", "text_of"]
+from mixseek.amounts import counted
+
+__all__ = [
+    "LET_GO_SECONDS",
+    "LeavableThreads",
+    "alone",
+    "in_words",
+    "is_anything_left",
+    "is_for_us",
+    "leave_behind",
+    "run_and_leave",
+    "text_of",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -96,12 +113,79 @@ async def _told_if_left(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]
     return left
 
 
+_left: list[int] = []
+"""How many of each loop that was closed were left behind."""
+
+
+def is_anything_left() -> bool:
+    """Whether code of others still runs that nobody waits for."""
+    return bool(_left)
+
+
 # --- the end of a program ---------------------------------------------------------------------------------------------
+
+
+class LeavableThreads(ThreadPoolExecutor):
+    """For ``asyncio.to_thread``: what hangs in one of these threads keeps no program from ending.
+
+    Those of Python are waited for when a loop is closed, and once more at the end of the program.
+    """
+
+    _MOST = 32
+
+    def __init__(self) -> None:
+        # One of this kind is all that event loops take; threads of its own are never started.
+        super().__init__(max_workers=1)
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads_started: list[threading.Thread] = []
+        self._idle = 0
+        self._guard = threading.Lock()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a function called in a thread."""
+        future: Future[Any] = Future()
+        with self._guard:
+            if self._idle:
+                self._idle -= 1
+            elif len(self._threads_started) < self._MOST:
+                thread = threading.Thread(target=self._work, name="mixseek-thread", daemon=True)
+                self._threads_started.append(thread)
+                thread.start()
+        self._jobs.put(partial(_call, future, partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the threads end, and leave those that do not."""
+        for _ in self._threads_started:
+            self._jobs.put(None)
+        ends = time.monotonic() + LET_GO_SECONDS
+        for thread in self._threads_started if wait else ():
+            thread.join(max(0.0, ends - time.monotonic()))
+        left = sum(thread.is_alive() for thread in self._threads_started) if wait else 0
+        if left:
+            _left.append(left)
+            logger.warning("left in threads, since nothing ends them: %s", counted(left, "call"))
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            with self._guard:
+                self._idle += 1
+
+
+def _call(future: Future[Any], function: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001  # it is raised where it is waited for
+        future.set_exception(error)
 
 
 def run_and_leave(work: Coroutine[Any, Any, T]) -> T:
     """``asyncio.run``, but what lets nothing end it is left behind."""
     with asyncio.Runner() as runner:
+        runner.get_loop().set_default_executor(LeavableThreads())
         try:
             return runner.run(work)
         finally:
@@ -118,6 +202,7 @@ def leave_behind(runner: asyncio.Runner) -> None:
     for task in runner.run(_told_if_left(tasks)):
         asyncio._unregister_task(task)
         _keep_for_ever(task)
+        _left.append(1)
 
 
 def _keep_for_ever(task: asyncio.Task[Any]) -> None:

@@ -12,6 +12,7 @@ from mixseek.testing import ModelServer, write_workspace
 
 MEMBERS = """
 import asyncio
+import time
 from mixseek import strangers
 from mixseek.agents.member import BaseMemberAgent, readiness
 from mixseek.models.member_agent import MemberAgentResult
@@ -30,6 +31,11 @@ async def never_end():
 class NeverEnds(BaseMemberAgent):
     async def execute(self, task, context=None, **kwargs):
         await never_end()
+
+
+class HangsInAThread(BaseMemberAgent):
+    async def execute(self, task, context=None, **kwargs):
+        await asyncio.to_thread(time.sleep, 1000)
 
 
 class NeverLetsGo(BaseMemberAgent):
@@ -68,11 +74,31 @@ def server() -> Iterator[ModelServer]:
 def test_a_command_ends_whatever_a_member_does_and_names_the_member_that_it_left(
     tmp_path: Path, server: ModelServer, command: list[str], name: str
 ) -> None:
+    ran = _run(tmp_path, server, command, name)
+    asked_alone = name == "NeverEnds" and command[0] == "member"
+    assert ran.returncode == (2 if asked_alone else 0), ran.stderr
+    assert "member 'stubborn' does not end although it was cancelled, and is left as it is" in ran.stderr
+    _assert_quiet(ran)
+
+
+def test_a_thread_that_hangs_keeps_no_result_back(tmp_path: Path, server: ModelServer) -> None:
+    ran = _run(tmp_path, server, ["exec", "the task"], "HangsInAThread")
+    assert (ran.returncode, "Best answer" in ran.stdout) == (0, True), ran.stderr
+    assert "left in threads, since nothing ends them: 1 call" in ran.stderr
+    _assert_quiet(ran)
+
+
+def _assert_quiet(ran: subprocess.CompletedProcess[str]) -> None:
+    for word in ("Traceback", "destroyed", "nanobind"):
+        assert word not in ran.stderr
+
+
+def _run(tmp_path: Path, server: ModelServer, command: list[str], name: str) -> subprocess.CompletedProcess[str]:
     write_workspace(tmp_path, teams=1, members=0, max_rounds=1, base_url=server.base_url)
     team = tmp_path / TEAM
     team.write_text(team.read_text() + MEMBER.format(name=name))
     (tmp_path / "stubborn.py").write_text(MEMBERS)
-    ran = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "mixseek", *command, "-w", str(tmp_path)],
         env={**os.environ, "MIXSEEK_ONLY_LOOPBACK": "1"},
         cwd=tmp_path,
@@ -81,8 +107,3 @@ def test_a_command_ends_whatever_a_member_does_and_names_the_member_that_it_left
         timeout=60,
         check=False,
     )
-    asked_alone = name == "NeverEnds" and command[0] == "member"
-    assert ran.returncode == (2 if asked_alone else 0), ran.stderr
-    assert "member 'stubborn' does not end although it was cancelled, and is left as it is" in ran.stderr
-    assert "Traceback" not in ran.stderr
-    assert "destroyed" not in ran.stderr

@@ -1,5 +1,6 @@
 """The command line: a file per command; this is the one place where an error becomes a message and an exit code."""
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from mixseek.cli.output import (
     write_whole_answers,
 )
 from mixseek.errors import MixSeekError
+from mixseek.strangers import is_anything_left
 
 __all__ = ["main"]
 
@@ -40,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             code = _run(arguments)
     except typer.Exit as ended:  # nobody reads the message
         code = ended.exit_code
+    if is_anything_left():
+        _end_at_once(code)
     sys.exit(code)
 
 
@@ -55,6 +59,14 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001  # the last resort: nobody is shown a traceback for our mistakes
         _tell_of_a_bug(error)
     return EXIT_NO_RESULT
+
+
+def _end_at_once(code: int) -> NoReturn:
+    """End without taking down what code of others still uses: libraries complain of it, or wait for it."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _tell_of_a_bug(error: Exception) -> None:

@@ -8,13 +8,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeVar
 
 import typer
 
 from mixseek.cli.output import EXIT_INTERRUPTED, warn
-from mixseek.strangers import leave_behind
+from mixseek.strangers import LeavableThreads, leave_behind
 
 __all__ = ["leave_interrupted", "run_until_stopped"]
 
@@ -36,13 +35,12 @@ def run_until_stopped(
     """
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
+        loop.set_default_executor(LeavableThreads())
         asked = threading.Event()
 
         def ask_to_stop() -> None:
             stop()
             warn("stopping; Ctrl-C again ends at once")
-            # A thread that a member waits for cannot be ended, and closing the loop would wait for it as well.
-            loop.set_default_executor(ThreadPoolExecutor())
 
         def on_signal() -> None:
             asked.set()
