@@ -19,6 +19,7 @@ from mixseek.amounts import counted
 __all__ = [
     "LET_GO_SECONDS",
     "LeavableThreads",
+    "a_loop_runs",
     "alone",
     "in_words",
     "is_anything_left",
@@ -43,11 +44,12 @@ def is_for_us(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     if isinstance(error, GeneratorExit):
-        return not _a_loop_runs()  # else nobody closes a coroutine: it was raised by hand
+        return not a_loop_runs()  # else nobody closes a coroutine: it was raised by hand
     return isinstance(error, KeyboardInterrupt)
 
 
-def _a_loop_runs() -> bool:
+def a_loop_runs() -> bool:
+    """Whether this is called from an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -57,6 +57,10 @@ async def _async(*_: Any) -> None:
     raise AssertionError("nobody calls it")
 
 
+class _AsyncObject:
+    async def __call__(self, event: Event) -> None: ...
+
+
 TEAMS = "a list of TeamSettings, tables or paths of team files"
 
 
@@ -65,9 +69,11 @@ TEAMS = "a list of TeamSettings, tables or paths of team files"
     [
         ({"teams": None}, f"teams: must be {TEAMS}, not NoneType"),
         ({"teams": 3}, f"teams: must be {TEAMS}, not int"),
+        ({"teams": [None]}, "teams[0]: must be TeamSettings, a table or the path of a team file, not NoneType"),
         ({"listeners": 3}, "listeners: must be functions of an event, in a list, not int"),
         ({"listeners": [print, 3]}, "listeners[1]: must be a function of an event, not int"),
         ({"listeners": [_async]}, "listeners[0]: is async, but nobody awaits it: write a plain def"),
+        ({"listeners": [_AsyncObject()]}, "listeners[0]: is async, but nobody awaits it: write a plain def"),
         (
             {"on_round_complete": 3},
             "on_round_complete: must be a function of a RoundState and the round's member submissions, not int",
@@ -244,3 +250,9 @@ async def test_a_file_whose_name_is_not_utf8_is_told_by_its_name(tmp_path: Path,
         await mixseek.arun("task", **given(attachments=[file.name]))
     assert str(raised.value) == f"attachment {file.name!r}: has a name that is not UTF-8: rename the file"
     assert asked == []
+
+
+def test_a_mistake_is_not_told_as_a_consequence_of_something_else() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        mixseek.run("task", **given(teams=None))
+    assert raised.value.__context__ is None

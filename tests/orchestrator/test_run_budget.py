@@ -238,16 +238,19 @@ async def test_models_without_a_price_are_refused_before_any_call(tmp_path: Path
     assert server.bill.total.requests == 0
 
 
+@pytest.mark.parametrize("prices", [None, ""])
 async def test_what_was_cut_off_stays_spent_at_its_bound_and_refusals_cost_nothing(
-    tmp_path: Path, server: ModelServer
+    tmp_path: Path, server: ModelServer, prices: str | None
 ) -> None:
-    arena = _arena(tmp_path, server, "max_tokens = 60000\nmax_output_tokens = 500", orchestrator="max_rounds = 1\n")
+    budget = "max_tokens = 60000\nmax_output_tokens = 500"
+    arena = _arena(tmp_path, server, budget, prices=prices, orchestrator="max_rounds = 1\n")
     server.fault("reset_in_body", model="member-alpha", at=1)
     server.fault(503, model="judge", at=1)
     played = await arena.play()
     [lost] = played.summary.lost
     assert (lost.role, lost.attempts) == ("member", 1)
     assert lost.tokens > 500
+    assert (lost.cost_usd is None) == (prices == ""), "without a price nobody knows"
     async with arena.journal() as journal:
         calls = await journal.spending(played.summary.execution_id)
         assert await journal.calls_in_flight(played.summary.execution_id) == []

@@ -69,6 +69,8 @@ class FinishedCall:
     """Why the call failed; None if it was answered."""
     lost: Spend = NOTHING
     """What tries may have cost that nobody knows of, at most; counted under a budget alone."""
+    is_loss_priced: bool = True
+    """Whether the price of what was lost is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +341,7 @@ def _lost(scope: Scope, call: FinishedCall) -> LostUsage:
         model=call.model,
         attempts=call.lost.requests,
         tokens=call.lost.tokens,
-        cost_usd=call.lost.usd,
+        cost_usd=call.lost.usd if call.is_loss_priced else None,
     )
 
 

@@ -535,6 +535,7 @@ class WatchedModel(WrapperModel):
             faults=faults,
             error=error,
             lost=course.lost,
+            is_loss_priced=course.payment is None or course.payment.knows_price,
         )
 
     def _journalled(

@@ -45,7 +45,7 @@ def checked_listeners(given: Any) -> tuple[Listener, ...]:
     for number, each in enumerate(found):
         if not callable(each):
             raise _wrong(f"listeners[{number}]", "a function of an event", each)
-        if inspect.iscoroutinefunction(each):
+        if inspect.iscoroutinefunction(each) or inspect.iscoroutinefunction(type(each).__call__):
             raise ConfigurationError(
                 Problem("is async, but nobody awaits it: write a plain def", f"listeners[{number}]")
             )
@@ -101,9 +101,12 @@ def listed_teams(given: Any) -> list[Any]:
     """The teams, whatever each may be; one may stand for a list of one."""
     if isinstance(given, TeamSettings | Mapping | Path | str):
         return [given]
-    if isinstance(given, Iterable) and not isinstance(given, bytes):
-        return list(given)
-    raise _wrong("teams", "a list of TeamSettings, tables or paths of team files", given)
+    if not isinstance(given, Iterable) or isinstance(given, bytes):
+        raise _wrong("teams", "a list of TeamSettings, tables or paths of team files", given)
+    teams = list(given)
+    if None in teams:
+        raise _wrong(f"teams[{teams.index(None)}]", "TeamSettings, a table or the path of a team file", None)
+    return teams
 
 
 def _wrong(name: str, wanted: str, given: object) -> ConfigurationError:

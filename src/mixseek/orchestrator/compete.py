@@ -36,7 +36,7 @@ from mixseek.orchestrator.orchestrator import Orchestrator
 from mixseek.orchestrator.own_parts import lending
 from mixseek.records import Attachment, ExecutionSummary
 from mixseek.round_controller import OnRoundCompleteCallback
-from mixseek.strangers import run_and_leave
+from mixseek.strangers import a_loop_runs, run_and_leave
 from mixseek.workspace import Workspace
 
 __all__ = ["Limits", "Options", "arun", "run"]
@@ -86,11 +86,9 @@ def run(task: str, teams: Sequence[Team], **options: Unpack[Options]) -> Executi
     Where an event loop runs already, as in a notebook, the competition has a thread and a loop of its own, and hooks
     and listeners are called there; Ctrl-C ends it all the same.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return run_and_leave(arun(task, teams, **options))
-    return _in_a_thread(arun(task, teams, **options))
+    # Outside of the question whether a loop runs, or every error would be told as a consequence of the answer.
+    play = _in_a_thread if a_loop_runs() else run_and_leave
+    return play(arun(task, teams, **options))
 
 
 async def arun(
