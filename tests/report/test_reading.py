@@ -319,6 +319,22 @@ async def test_an_execution_that_was_gone_on_with_has_no_status_of_before(tmp_pa
     assert prunable(workspace.journal) == []
 
 
+async def test_an_execution_that_was_gone_on_with_by_other_settings_is_told_with_these(tmp_path: Path) -> None:
+    execution_id = await interrupted(tmp_path)
+    file = write_workspace(tmp_path, teams=2, max_rounds=2, orchestrator="max_retries_per_team = 0")
+    file.write_text(f"{file.read_text()}\n[budget]\nmax_requests = 100\n")
+    with scripted() as script:
+        script.on(Match("judge", contains="team b"), lambda call: "no score")
+        script.on(Match("leader-b"), lambda call: "of team b")
+        await Orchestrator(load_orchestrator_settings(file, tmp_path)).resume(execution_id, accept_changes=True)
+    [line] = await list_executions(Workspace(tmp_path))
+    record = await load_execution(Workspace(tmp_path), execution_id)
+    assert (line.total_teams, line.status) == (2, "partial_failure")
+    assert [team.team_name for team in record.teams] == ["Team A", "Team B"]
+    told: Any = record.configuration
+    assert told["orchestrator"]["budget"]["max_requests"] == 100
+
+
 async def test_a_pruned_execution_is_not_named_as_one_that_could_go_on(tmp_path: Path) -> None:
     def prepare(script: Script) -> None:
         script.on(Match("leader-a"), lambda call: "a poor answer" if call.tool_results else None)

@@ -25,6 +25,7 @@ from mixseek.records import (
     order_standings,
 )
 from mixseek.report.record import ExecutionLine, ExecutionRecord, MemberCall, RoundRecord, Status, TeamRecord
+from mixseek.storage.beginning import BEGINNINGS
 from mixseek.storage.executions import ExecutionRows, StoredBest, StoredExecution, StoredExecutions
 from mixseek.storage.journal import Journal, JournalEvent, StartedRun, ToolResult
 from mixseek.storage.playing import is_playing
@@ -182,7 +183,8 @@ async def _line(
         is_running=status is None and is_playing(workspace.database, execution_id),
         started_at=run.started_at if run else known.started_at,
         seconds=seconds,
-        total_teams=run.total_teams if run else known.total_teams,
+        # The summary knows it; a run that goes on may have other teams than it had.
+        total_teams=run.total_teams if run is not None and known.status is None else known.total_teams,
         best_team=known.best_team,
         best_score=known.best_score,
         cost_usd=cost_usd,
@@ -220,6 +222,8 @@ class _Kept:
     """What the journal has of an execution."""
 
     started: JournalEvent | None = None
+    begun: Mapping[str, Any] = field(default_factory=dict)
+    """What it was to do, by which settings; what it was gone on with holds from then on."""
     summary: Mapping[str, Any] | None = None
     """Of a run that came to its end or was interrupted."""
     is_resumed: bool = False
@@ -258,21 +262,18 @@ class _Kept:
         """How long the run took."""
         return (self.summary or {}).get("total_execution_time_seconds")
 
-    @property
-    def begun(self) -> Mapping[str, Any]:
-        """What was told when the run began."""
-        return _told(self.started) if self.started else {}
-
 
 async def _read_journal(journal: Journal, execution_id: str, *, members: bool = True) -> _Kept:
-    kinds = ("RunStarted", "RunResumed", *_ENDS, "TeamStarted", "TeamFinished", "TeamFailed")
+    kinds = (*BEGINNINGS, *_ENDS, "TeamStarted", "TeamFinished", "TeamFailed")
     events = await journal.events(execution_id, kinds=kinds)
     by_kind = {event.kind: event for event in events}
     # A run that goes on after an interruption has an end again when it is told of one.
     ends = [event for event in events if event.kind in ("RunResumed", *_ENDS)]
     latest = ends[-1] if ends else None
+    begun = {name: value for event in events if event.kind in BEGINNINGS for name, value in _told(event).items()}
     return _Kept(
         started=by_kind.get("RunStarted"),
+        begun=begun,
         summary=_told(latest).get("summary") if latest else None,
         is_resumed=latest is not None and latest.kind == "RunResumed",
         was_resumed="RunResumed" in by_kind,
