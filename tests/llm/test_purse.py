@@ -200,3 +200,14 @@ async def test_rounds_of_another_process_teach_what_rounds_of_this_one_would() -
     assert "25.0 seconds are left, and a round took 30.0" in (resumed.shortage("a") or "")
     for purses in (played, resumed):
         purses.stop()
+
+
+async def test_a_round_that_is_begun_again_has_used_what_it_used_before() -> None:
+    purses = _purses(max_requests=7)
+    for calls in (3, 1):
+        await purses.begin_round("a")
+        for _ in range(calls):
+            (await purses.reserve("a", _tokens(10))).settle(_tokens(10))
+    purses.round_finished("a")
+    # Four of seven are used, and a round takes four.
+    assert purses.shortage("a") is not None

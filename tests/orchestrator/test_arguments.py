@@ -170,6 +170,7 @@ async def test_what_a_run_cannot_be_asked_for_is_refused_before_anything_is_open
         ("a\u200bb", "holds a character that cannot be typed"),
         (" a", "begins or ends with a space"),
         ("a\n", "begins or ends with a space"),
+        ("nightly~2", "holds '~', which stands before what belongs to another execution"),
     ],
 )
 async def test_an_id_that_no_command_could_name_is_refused(

@@ -113,3 +113,15 @@ async def test_deleting_an_execution_empties_every_table_that_knows_executions(t
             db.commit()
         assert await journal.delete("e") == 2
         assert column(journal.path, "SELECT group_concat(execution_id) FROM added_by_a_later_version") == "other"
+
+
+async def test_deleting_an_execution_keeps_one_that_was_played_under_a_name_which_begins_with_its_own(
+    tmp_path: Path,
+) -> None:
+    async with Journal(tmp_path / "journal.db") as journal:
+        for name in ("nightly", "nightly~2"):
+            await journal.record_event(
+                JournalEvent(execution_id=name, team_id=None, sequence=0, kind="RunStarted", at=NOW, payload={})
+            )
+        assert await journal.delete("nightly") == 1
+        assert [event.execution_id for event in await journal.events()] == ["nightly~2"]

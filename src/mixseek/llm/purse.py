@@ -105,6 +105,7 @@ class _Round:
     began: float
     used: Spend = NOTHING
     held: Spend = NOTHING
+    is_finished: bool = False
 
     @property
     def expected(self) -> Spend:
@@ -128,8 +129,8 @@ class _Team:
     dearest: Spend | None = None
     """The most of each that one of its finished rounds took; None before the first."""
     longest: float = 0.0
-    begun: Spend = NOTHING
-    """What another process used of the round that comes next."""
+    begun: _Round | None = None
+    """The round that comes next as far as it was played before, by another process or in a try that failed."""
     round: _Round | None = None
 
 
@@ -250,19 +251,20 @@ class Purse:
         if words is not None:
             await self._wait_for_others(team_id)
         team = self._team(team_id)
-        self._set_round(team_id, _Round(self._expects(team_id), self.clock(), used=team.begun))
-        team.begun = NOTHING
+        begun, team.begun = team.begun or _Round(NOTHING, self.clock()), None
+        self._set_round(team_id, _Round(self._expects(team_id), begun.began, begun.used))
 
     def round_finished(self, team_id: str) -> None:
         """Learn from a round what the next one may take."""
         current = self._team(team_id).round
         if current is not None:
+            current.is_finished = True
             self.learn(team_id, current.used, self.clock() - current.began)
             self._wake(self._beginners)
 
     def learn_of_beginning(self, team_id: str, used: Spend) -> None:
         """Another process used so much of a round of this team, and did not finish it."""
-        self._team(team_id).begun = used
+        self._team(team_id).begun = _Round(NOTHING, self.clock(), used)
 
     def learn_bound(self, bound: Spend) -> None:
         """A call wants to reserve so much, or did so in another process."""
@@ -290,10 +292,12 @@ class Purse:
         return None if self._has_room_for(needed) else self._words(needed, "another round")
 
     def _finish_round(self, team_id: str) -> None:
-        """What was used after the round was finished, by its judgment, belongs to it too."""
+        """What was used after a round was finished, by its judgment, belongs to it; one that failed is begun again."""
         team = self._team(team_id)
-        if team.round is not None and team.dearest is not None:
+        if team.round is not None and team.dearest is not None and team.round.is_finished:
             team.dearest = team.round.used.at_least(team.dearest)
+        elif team.round is not None:
+            team.begun = team.round
         self._set_round(team_id, None)
 
     def _set_round(self, team_id: str, new: _Round | None) -> None:

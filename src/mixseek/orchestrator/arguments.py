@@ -16,6 +16,7 @@ from mixseek.events import Listener
 from mixseek.llm import Backoff
 from mixseek.records import LAST
 from mixseek.round_controller import OnRoundCompleteCallback
+from mixseek.storage.journal_records import DERIVED
 
 __all__ = [
     "checked_backoff",
@@ -89,6 +90,8 @@ def _why_it_cannot_be_named(name: str) -> str | None:
         return "begins like an option"
     if name != name.strip():
         return "begins or ends with a space"
+    if DERIVED in name:
+        return f"holds {DERIVED!r}, which stands before what belongs to another execution"
     return None if name.isprintable() else "holds a character that cannot be typed"
 
 

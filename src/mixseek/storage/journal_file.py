@@ -225,10 +225,18 @@ def _delete(connection: JournalConnection, path: Path, execution_id: str, wait_s
     deleted, derived = 0, f"{execution_id}{DERIVED}"
     begin(connection, path, wait_seconds)
     try:
+        # One of such a name that was played itself is no part of this one.
+        played = connection.execute(
+            "SELECT execution_id FROM events WHERE kind = 'RunStarted' AND execution_id >= ? AND execution_id < ?",
+            (derived, f"{derived}\U0010ffff"),
+        ).fetchall()
+        others = [named for (named,) in played]
+        kept = ", ".join("?" * len(others))
         for table in _tables_of_executions(connection):
             deleted += connection.execute(
-                f"DELETE FROM {table} WHERE execution_id = ? OR (execution_id >= ? AND execution_id < ?)",  # noqa: S608
-                (execution_id, derived, f"{derived}\U0010ffff"),
+                f"DELETE FROM {table} WHERE execution_id = ? OR "  # noqa: S608 our own names
+                f"(execution_id >= ? AND execution_id < ? AND execution_id NOT IN ({kept}))",
+                (execution_id, derived, f"{derived}\U0010ffff", *others),
             ).rowcount
         connection.execute("COMMIT")
     except BaseException:
