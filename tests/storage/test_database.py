@@ -428,3 +428,15 @@ def test_a_new_file_has_every_table_of_the_contract(tmp_path: Path) -> None:
         "round_status",
     ]
     assert [name for (name,) in found] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"), [(b"is it good?", "holds '?'"), (b"a\\b", r"holds '\\'"), (b"\xff", "is not UTF-8")]
+)
+async def test_a_name_that_duckdb_cannot_keep_is_told(tmp_path: Path, name: bytes, fault: str) -> None:
+    root = tmp_path / os.fsdecode(name)
+    root.mkdir()
+    async with AggregationStore(root) as store:
+        with pytest.raises(DatabaseReadError) as raised:
+            await store.get_leader_board()
+    assert str(raised.value).endswith(f"the path {fault}; give the workspace another name")

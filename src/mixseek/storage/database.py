@@ -136,12 +136,26 @@ def open_as_it_is(path: Path) -> duckdb.DuckDBPyConnection:
 
 def check_place(path: Path) -> None:
     """Refuse a path at which no database file can be."""
+    if fault := _fault_in_name(path):
+        raise CannotOpenError(f"DuckDB cannot keep {str(path)!r}: the path {fault}; give the workspace another name")
     if path.is_dir():
         raise CannotOpenError(f"{str(path)!r} is a directory: name the database file inside it")
     if not path.parent.is_dir():
         raise CannotOpenError(
             f"cannot open {str(path)!r}: the directory {str(path.parent)!r} does not exist; create it or name another"
         )
+
+
+def _fault_in_name(path: Path) -> str | None:
+    """What DuckDB would take for something else, or not take at all."""
+    for letter in ("?", "\\"):
+        if letter in str(path):
+            return f"holds {letter!r}"
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return "is not UTF-8"
+    return None
 
 
 def _holds_anything(path: Path) -> bool:
