@@ -76,7 +76,7 @@ def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
 @pytest.mark.parametrize(
     ("longest", "told"),
     [
-        ("", "enough for the low estimate, but not beside the 8,6"),
+        ("", "enough for the low estimate, but not beside the 9,"),
         ("max_output_tokens = 200\n", "enough for the low estimate, not for the high one"),
     ],
 )
@@ -90,6 +90,18 @@ def test_a_dry_run_reckons_with_what_calls_set_aside_and_with_the_budgets_of_tea
     assert code == 0
     assert f"  budget of 8,000 tokens: {told}" in out
     assert "  budget of 5 calls of Team A: less than the low estimate: teams will stop early" in out
+
+
+def test_a_dry_run_counts_a_token_for_each_byte_that_a_call_may_read(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(_workspace(tmp_path, server, "max_tokens = 60000\nmax_output_tokens = 200"))
+    task = "word " * 8000
+    code, out, _ = _run(capsys, "exec", task, "-w", place, "--dry-run")
+    assert (code, "budget of 60,000 tokens: less than the low estimate" in out) == (0, True)
+    larger = str(_workspace(tmp_path / "larger", server, "max_tokens = 130000\nmax_output_tokens = 200"))
+    _, out, _ = _run(capsys, "exec", task, "-w", larger, "--dry-run")
+    assert "budget of 130,000 tokens: enough for the low estimate, but not beside the 4" in out
 
 
 def test_a_dry_run_names_models_without_a_price_and_prices_without_a_model(

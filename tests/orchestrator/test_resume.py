@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -421,6 +422,21 @@ async def test_what_changed_is_told_and_nothing_is_asked(tmp_path: Path, scripte
     assert summary.failed_teams_info == []
     with pytest.raises(NotResumableError, match="nothing to resume"):
         await resumed(arena)
+
+
+async def test_more_time_and_more_tries_for_a_model_pay_for_no_answer_again(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = await a_failed_run(tmp_path, scripted)
+    asked = scripted.bill.models["leader-alpha"].requests
+    file = tmp_path / "configs/agents/0.toml"
+    file.write_text(re.sub(r'(model = "loop:.*")', r"\1\ntimeout_seconds = 77\nmax_retries = 7", file.read_text()))
+    with sqlite3.connect(tmp_path / "journal.db") as journal:
+        journal.execute("DELETE FROM events WHERE kind IN ('SubmissionMade', 'HistoryKept')")
+    summary, _ = await resumed(arena, accept_changes=True)
+    assert summary.failed_teams_info == []
+    # The first round was answered before; the second one is new.
+    assert scripted.bill.models["leader-alpha"].requests == 2 * asked
 
 
 async def test_a_file_that_a_setting_names_is_part_of_the_run(tmp_path: Path, scripted: ModelServer) -> None:

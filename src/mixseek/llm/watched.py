@@ -458,7 +458,8 @@ class WatchedModel(WrapperModel):
         request = meter.journal.request(
             scope,
             model=self._named,
-            settings=settings_to_json(settings),
+            # How long is waited and how often tried is ours alone: whoever is asked is asked the same.
+            settings=settings_to_json(_limits(settings)[1]),
             tools=parameters_text(parameters),
             messages=messages_to_json(messages),
             attempt=scope.attempt,

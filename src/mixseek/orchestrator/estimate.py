@@ -250,11 +250,15 @@ def _against(
     if budget is None:
         return
     low, high = (_run(settings, teams, task_bytes, course, prices) for course in (_LOW, _HIGH))
-    reserved = _reserved(budget, settings, teams, task_bytes, prices)
+    # The first round has to fit for any result, the longest one for all of them.
+    least, most = (
+        _reserved(budget, settings, teams, number, task_bytes, course, prices)
+        for number, course in ((1, _LOW), (settings.orchestrator.max_rounds, _HIGH))
+    )
     for limit in ("max_cost_usd", "max_tokens", "max_requests"):
         allowed = getattr(budget, limit)
         if allowed is not None:
-            stands = _stands(limit, low.of(limit), high.of(limit), reserved[limit], allowed)
+            stands = _stands(limit, low.of(limit), high.of(limit), least[limit], most[limit], allowed)
             yield f"{limit_words(limit, allowed)}{whose}: {stands}"
     if budget.max_seconds is not None:
         yield f"{limit_words('max_seconds', budget.max_seconds)}{whose}: how long models take is not estimated"
@@ -264,18 +268,20 @@ def _reserved(
     budget: BudgetSettings,
     settings: RunSettings,
     teams: Sequence[TeamSettings],
+    number: int,
     task_bytes: int,
+    course: Course,
     prices: PriceList,
 ) -> dict[str, float]:
-    """The most that one call sets aside until its answer is there: a longest answer at its price."""
+    """The most that one call of a round sets aside until its answer is there: a token a byte, and a longest answer."""
     run = settings.orchestrator.budget
     longest = budget.max_output_tokens or (run and run.max_output_tokens) or DEFAULT_MAX_OUTPUT_TOKENS
-    wordy = replace(_LOW, answer_tokens=longest, comment_tokens=longest)
+    wordy = replace(course, answer_tokens=longest, comment_tokens=longest)
     bounds = [
-        (model, read, said)
+        (model, read * _BYTES_A_TOKEN, said)
         for team in teams
         for (model, read, _), (_, _, said) in zip(
-            *(_asked(settings, team, 1, task_bytes, course) for course in (_LOW, wordy)), strict=True
+            *(_asked(settings, team, number, task_bytes, one) for one in (course, wordy)), strict=True
         )
     ]
     return {
@@ -285,16 +291,16 @@ def _reserved(
     }
 
 
-def _stands(limit: str, low: float | None, high: float | None, reserved: float, allowed: float) -> str:
+def _stands(limit: str, low: float | None, high: float | None, least: float, most: float, allowed: float) -> str:
     if low is None or high is None:
         return "a price is not known"
-    if high + reserved <= allowed:
+    if high + most <= allowed:
         return "enough for the high estimate"
-    if low + reserved <= allowed:
+    if low + least <= allowed:
         return "enough for the low estimate, not for the high one: teams may stop early with their best round"
     if low <= allowed:
         return (
-            f"enough for the low estimate, but not beside the {amount_words(limit, reserved)} that a call sets aside "
+            f"enough for the low estimate, but not beside the {amount_words(limit, least)} that a call sets aside "
             "for a long answer: teams will stop early, and some may have no result; max_output_tokens makes it less"
         )
     return "less than the low estimate: teams will stop early, and some may have no result"
