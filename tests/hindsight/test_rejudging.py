@@ -25,7 +25,7 @@ from mixseek.storage.journal import Journal
 from mixseek.testing import ModelCall, ModelServer
 from mixseek.workspace import Workspace
 from soak import forked
-from soak.arena import GO_ON, Arena, Team, at_once
+from soak.arena import GO_ON, TASK, Arena, Team, at_once
 
 SAFETY_SECONDS = 180
 SAME = '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\nmodel = "loop:judge"\n'
@@ -179,6 +179,21 @@ def test_a_judge_that_was_shown_the_reference_is_not_asked_again_beside_another(
     both = judged(f"{shown}weight = 0.5\n{SAME}weight = 0.5\n", "Tokyo")
     assert (both.usage.requests, both.reused_calls) == (0, 8)
     assert judged(shown, "Kyoto").usage.requests == 4
+
+
+def test_an_attachment_that_is_not_what_came_with_the_task_is_refused_before_a_judge_is_asked(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = Arena(tmp_path, server.base_url, [Team("alpha")], orchestrator="max_rounds = 1\n")
+    arena.script(server)
+    (tmp_path / "notes.txt").write_text("what it is about")
+    asyncio.run(arena.build().execute(TASK, execution_id="e", attachments=[tmp_path / "notes.txt"]))
+    asked = server.bill.total.requests
+    [kept] = (tmp_path / "attachments").iterdir()
+    kept.write_text("something else!!")
+    with pytest.raises(ConfigurationError, match=r"shown something else .*'notes.txt' in .* is not what came with"):
+        asyncio.run(rejudge("e", _evaluator(arena, OTHER), tmp_path))
+    assert server.bill.total.requests == asked
 
 
 def test_metrics_computed_in_code_need_no_judge(played: Arena, server: ModelServer) -> None:

@@ -46,6 +46,7 @@ from mixseek.report.players import refuse_while_played
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, Status, TeamRecord
 from mixseek.round_controller.run import Run, open_run
+from mixseek.storage.attachments import read_kept_attachments
 from mixseek.storage.journal import RoundPrompt, derived_id
 from mixseek.templating import TEXTS
 from mixseek.workspace import Workspace
@@ -308,22 +309,13 @@ async def _undisturbed(asked: _Asked, answers: BorrowingJournal, *, closed: bool
         await answers.leave_place()
 
 
-async def _attachments(asked: _Asked) -> list[Attachment]:
-    """What came with the task; what is not kept any more is refused, since judges would be shown less than before."""
+async def _attachments(asked: _Asked) -> Sequence[Attachment]:
+    """What came with the task; what is not kept as it was is refused, since judges would be shown something else."""
     directory = asked.around.workspace.attachments
-
-    def read() -> list[Attachment]:
-        return [
-            Attachment(name=info.name, media_type=info.media_type, data=(directory / info.sha256).read_bytes())
-            for info in asked.record.attachments
-        ]
-
     try:
-        return await asyncio.to_thread(read)
-    except OSError as error:
-        raise ConfigurationError(
-            f"an attachment of the execution cannot be read, so its judges would be shown less than before: {error}"
-        ) from error
+        return await asyncio.to_thread(read_kept_attachments, directory, asked.record.attachments)
+    except StorageError as error:
+        raise ConfigurationError(f"judges would be shown something else than before: {error}") from error
 
 
 _Place = tuple[str, int]
