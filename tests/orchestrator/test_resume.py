@@ -16,9 +16,9 @@ import pytest
 
 from mixseek.errors import NotResumableError, RunChangedError
 from mixseek.events import Event, RoundStarted
-from mixseek.orchestrator import Orchestrator
+from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
-from mixseek.testing import ModelCall, ModelServer, ModelServerProcess, ToolCall
+from mixseek.testing import ModelCall, ModelServer, ModelServerProcess, ToolCall, write_workspace
 from soak import forked
 from soak.arena import TASK, Arena, Team
 from tests.processes import holder_of
@@ -437,6 +437,28 @@ async def test_more_time_and_more_tries_for_a_model_pay_for_no_answer_again(
     assert summary.failed_teams_info == []
     # The first round was answered before; the second one is new.
     assert scripted.bill.models["leader-alpha"].requests == 2 * asked
+
+
+async def test_a_judge_that_was_not_asked_yet_is_shown_the_reference_there_is_now(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    file = write_workspace(
+        tmp_path,
+        teams=1,
+        max_rounds=1,
+        base_url=scripted.base_url,
+        orchestrator='reference = "the wrong one"\nmax_retries_per_team = 0',
+        evaluator='[[metrics]]\nname = "Relevance"\nuse_reference = true\n',
+    )
+    scripted.fault(401, model="judge")
+    await Orchestrator(load_orchestrator_settings(file, tmp_path)).execute(TASK, execution_id=ID)
+    scripted.clear_faults()
+    asked = len(scripted.requests)
+    file.write_text(file.read_text().replace("the wrong one", "the right one"))
+    await Orchestrator(load_orchestrator_settings(file, tmp_path)).resume(ID, accept_changes=True)
+    [judged] = [request for request in scripted.requests[asked:] if request.model == "judge"]
+    assert "the right one" in str(judged.body)
+    assert [request.model for request in scripted.requests[asked:] if "leader" in request.model] == []
 
 
 async def test_a_file_that_a_setting_names_is_part_of_the_run(tmp_path: Path, scripted: ModelServer) -> None:

@@ -79,6 +79,7 @@ from mixseek.records import (
 )
 from mixseek.round_controller import OnRoundCompleteCallback, RoundController
 from mixseek.round_controller.priced import unpriced_models
+from mixseek.round_controller.prompts import outdated_prompts
 from mixseek.round_controller.restored import RestoredRun, RestoredTeam, restore_run
 from mixseek.round_controller.run import Run, open_run
 from mixseek.storage.attachments import read_kept_attachments
@@ -457,7 +458,8 @@ class _Execution:
         for controller in self._controllers:
             team_id = controller.get_team_id()
             team = restored.teams.get(team_id, RestoredTeam())
-            self._restore(controller, team.with_more_to_spend() if team_id in reopened else team)
+            team = team.with_more_to_spend() if team_id in reopened else team
+            self._restore(controller, team, outdated_prompts(restored.started, started))
         return RunResumed(
             **started.model_dump(exclude={"at"}),
             scores={team_id: team.scores for team_id, team in restored.teams.items()},
@@ -465,8 +467,8 @@ class _Execution:
             reopened=reopened,
         )
 
-    def _restore(self, controller: RoundController, team: RestoredTeam) -> None:
-        controller.restore(team)
+    def _restore(self, controller: RoundController, team: RestoredTeam, outdated: frozenset[str]) -> None:
+        controller.restore(team, outdated)
         self._note(controller, current_round=len(team.rounds))
         if team.best is not None:
             self._results.append(team.best)

@@ -213,8 +213,11 @@ class RoundController:
         """The team's name."""
         return self._team.team_name
 
-    def restore(self, team: RestoredTeam) -> None:
-        """Take up the team where another process left it; its next try is the one that it was in."""
+    def restore(self, team: RestoredTeam, outdated: frozenset[str] = frozenset()) -> None:
+        """Take up the team where another process left it; its next try is the one that it was in.
+
+        Prompts of the roles that are ``outdated`` are made anew, since they would say something else by now.
+        """
         for finished in team.rounds:
             self._entries.append(finished.entry)
             self._run.memory.put(finished.entry)
@@ -227,7 +230,7 @@ class RoundController:
             turn = Turn(made.content, list(made.members), list(made.messages))
             self._unscored = _Submitted(made.round_number, turn, made.started_at)
         self._attempt = team.attempt - 1
-        self._prompts.reuse = True
+        self._prompts.reuse, self._prompts.outdated = True, outdated
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 

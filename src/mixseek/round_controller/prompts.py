@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_json
 
 from mixseek.config.schema import PromptBuilderSettings, RoundPromptConfig
+from mixseek.events import RunStarted
 from mixseek.prompt_builder import (
     EvaluatorPromptContext,
     Jinja2PromptBuilder,
@@ -23,7 +24,7 @@ from mixseek.records import EvaluationRequest, RankingSource, utc_now
 from mixseek.redaction import MadeJson
 from mixseek.storage.journal import Journal, RoundPrompt
 
-__all__ = ["RoundPrompts"]
+__all__ = ["RoundPrompts", "outdated_prompts"]
 
 Ranking = Sequence[dict[str, Any]]
 
@@ -51,6 +52,8 @@ class RoundPrompts:
         self._team = _team_builder(self._own, strategy, template_dir)
         self._journal = journal
         self.reuse = False
+        self.outdated: frozenset[str] = frozenset()
+        """Whose prompts are made anew all the same."""
 
     async def team_prompt(self, context: RoundPromptContext) -> str:
         """What the leader is told."""
@@ -86,7 +89,7 @@ class RoundPrompts:
         return prompt
 
     async def _known(self, role: str, about: RoundPromptContext | EvaluationRequest) -> str | None:
-        if self._journal is None or not self.reuse:
+        if self._journal is None or not self.reuse or role in self.outdated:
             return None
         known = await self._journal.find_prompt(
             about.execution_id or "", about.team_id or "", about.round_number or 0, role
@@ -125,6 +128,22 @@ class RoundPrompts:
     def _draw_nonce(self) -> str:
         self._nonce = new_nonce()
         return self._nonce
+
+
+_MADE_BY = {
+    "team_user_prompt": ("leader",),
+    "evaluator_user_prompt": ("evaluator", "evaluator_with_reference"),
+    "judgment_user_prompt": ("judgment",),
+}
+
+
+def outdated_prompts(before: RunStarted, now: RunStarted) -> frozenset[str]:
+    """Whose prompts would be others by now: those of templates that have changed, or that show another reference."""
+    old, new = (one.configuration if isinstance(one.configuration, dict) else {} for one in (before, now))
+    templates: list[Any] = [one.get("prompt_builder") or {} for one in (old, new)]
+    changed = [name for name in _MADE_BY if templates[0].get(name) != templates[1].get(name)]
+    shown = ["evaluator_with_reference"] if before.reference != now.reference else []
+    return frozenset([*shown, *(role for name in changed for role in _MADE_BY[name])])
 
 
 class _Seen:
