@@ -62,6 +62,16 @@ READING = [
         "descriptors it inherited",
         "import os\nfor fd in range(3, 256):\n    try: os.fstat(fd)\n    except OSError: continue\n    print('ESCAPED', fd, os.readlink(f'/proc/self/fd/{fd}'))",
     ),
+    Escape(
+        "what lies beside the programs that are shown",
+        "import os, sys\n"
+        "shown = {'alternatives', 'ld.so.cache', 'ld.so.conf', 'ld.so.conf.d', 'localtime'}\n"
+        "if set(os.listdir('/etc')) - shown: print('ESCAPED', os.listdir('/etc'))\n"
+        "place = sys.base_prefix\n"
+        "while not place.startswith('/usr') and os.path.dirname(place) != '/':\n"
+        "    place = os.path.dirname(place)\n"
+        "    if len(os.listdir(place)) > 1: print('ESCAPED', place, os.listdir(place))",
+    ),
     Escape("by mapping memory of the parent", "print('ESCAPED', open('/proc/PARENT/mem', 'rb').read(1))"),
     Escape(
         "by a mount of the disk",

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import platform
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -170,6 +172,33 @@ async def test_the_full_standard_library_and_a_work_directory_are_there() -> Non
         "with multiprocessing.Pool(2) as pool: print(pool.map(abs, [-1, 2]))"
     )
     assert (await BubblewrapSandbox().run_python(code)).output == "/work (1,)\nhello\n[1, 2]\n"
+
+
+@needs_bubblewrap
+async def test_the_python_that_runs_mixseek_runs_inside_and_starts_itself() -> None:
+    code = "import subprocess, sys\nprint(sys.version, flush=True)\nsubprocess.run([sys.executable, '-V'], check=True)"
+    assert (await BubblewrapSandbox().run_python(code)).output == f"{sys.version}\nPython {platform.python_version()}\n"
+    ran = await BubblewrapSandbox().run(["python3", "-c", "import sys; print(sys.version)"])
+    assert ran.output == f"{sys.version}\n"
+
+
+@needs_bubblewrap
+async def test_what_programs_look_up_in_etc_can_be_read() -> None:
+    told = await BubblewrapSandbox().run(["sh", "-c", "ls /etc && cat /etc/ld.so.cache > copy"])
+    assert told.succeeded, told.output
+
+
+@needs_bubblewrap
+def test_a_python_that_cannot_run_inside_is_told_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hidden = shutil.copy(os.path.realpath(sys.executable), tmp_path / "python")
+    monkeypatch.setattr(sys, "_base_executable", str(hidden))
+    bubblewrap_is_missing.cache_clear()
+    try:
+        assert f"the Python that runs MixSeek, {str(hidden)!r}, cannot run" in str(bubblewrap_is_missing())
+    finally:
+        bubblewrap_is_missing.cache_clear()
 
 
 @needs_bubblewrap

@@ -77,10 +77,24 @@ def bubblewrap_is_missing() -> str | None:
     if found < _OLDEST:
         return f"{version.strip()} is too old: the sandbox needs {'.'.join(map(str, _OLDEST))} or newer"
     try:
-        tried = _run(["true"], {}, Limits(timeout_seconds=_PROBE_SECONDS), Switch())
+        return _failed_trial()
     except SandboxError as error:
         return str(error)
-    return None if tried.succeeded else f"bubblewrap cannot run a program here: {tried.output.strip() or tried.limit}"
+
+
+def _failed_trial() -> str | None:
+    """What goes wrong with the Python that runs MixSeek, or with any program; None if it runs."""
+    limits = Limits(timeout_seconds=_PROBE_SECONDS)
+    # Started by a program inside: the first one is still looked up with the rights of whoever sets the sandbox up. An
+    # interpreter that cannot reach its own library may find that of another version.
+    tried = _run(["env", _python(), "-I", "-c", "import sys; print(sys.version)"], {}, limits, Switch())
+    if tried.succeeded and tried.output.strip() == sys.version:
+        return None
+    told = f"{tried.output.strip() or tried.limit}; everybody has to be able to read {str(_prefix())!r}"
+    tried = _run(["true"], {}, limits, Switch())
+    if not tried.succeeded:
+        return f"bubblewrap cannot run a program here: {tried.output.strip() or tried.limit}"
+    return f"the Python that runs MixSeek, {_python()!r}, cannot run in bubblewrap: {told}"
 
 
 def _run(command: Sequence[str], files: Mapping[str, bytes], limits: Limits, switch: Switch) -> CodeResult:
@@ -170,11 +184,19 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", str(place.readlink()), str(place))
         elif place.is_dir():
             yield from ("--ro-bind", str(place), str(place))
+    yield from _directory("/etc")
     for name in _OF_ETC:
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
-    prefix = os.path.realpath(sys.base_prefix)
-    if not Path(prefix).is_relative_to("/usr"):
-        yield from ("--ro-bind", prefix, prefix)
+    prefix = _prefix()
+    if not prefix.is_relative_to("/usr"):
+        for parent in reversed(prefix.parents[:-1]):
+            yield from _directory(str(parent))
+        yield from ("--ro-bind", str(prefix), str(prefix))
+
+
+def _directory(path: str) -> Iterator[str]:
+    """An empty directory that anybody can go through; those bubblewrap makes by itself are open to root alone."""
+    yield from ("--perms", "0755", "--dir", path)
 
 
 def _limited(limits: Limits) -> Iterator[str]:
@@ -203,7 +225,11 @@ _users = itertools.chain(
 )
 
 
-@cache
+def _prefix() -> Path:
+    """Where the Python that runs MixSeek is, with its library."""
+    return Path(os.path.realpath(sys.base_prefix))
+
+
 def _python() -> str:
-    """The interpreter itself, not the link to it in an environment whose files are not shown."""
-    return os.path.realpath(sys.executable)
+    """The interpreter itself, not the link to it, or the copy, in an environment whose files are not shown."""
+    return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
