@@ -134,6 +134,11 @@ REACHING_OUT = [
         "memory that belongs to no process",
         "import os\nfd = os.memfd_create('m')\nos.write(fd, b'x')\nprint('ESCAPED')",
     ),
+    Escape("shared memory without a file", "import mmap\nmmap.mmap(-1, 10**6)\nprint('ESCAPED')"),
+    Escape(
+        "shared memory of a device",
+        "import mmap, os\nmmap.mmap(os.open('/dev/zero', os.O_RDWR), 10**6)\nprint('ESCAPED')",
+    ),
     Escape("becoming root", "import os\nos.setuid(0)\nprint('ESCAPED')"),
     Escape(
         "asking for rights",

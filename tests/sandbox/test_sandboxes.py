@@ -76,11 +76,41 @@ async def test_a_run_ends_after_its_time(kind: Kind) -> None:
 
 @both
 async def test_a_run_has_so_much_memory_and_no_more(kind: Kind) -> None:
-    allocate = "print(len('a' * 100_000_000))"
-    assert (await kind(Limits(memory_mb=400)).run_python(allocate)).succeeded
-    ran = await kind(Limits(memory_mb=64)).run_python(allocate)
+    assert (await kind(Limits(memory_mb=400)).run_python("print(len('a' * 100_000_000))")).succeeded
+    ran = await kind(Limits(memory_mb=64)).run_python("print(len('a' * 1_000_000_000))")
     assert not ran.succeeded
     assert "MemoryError" in ran.output
+
+
+HOLDING = {
+    "at once": "x = bytearray(b'1') * 150_000_000\ntime.sleep(60)",
+    "bit by bit": "x = []\nwhile len(x) < 150: x.append(bytearray(b'1') * 1_000_000)\ntime.sleep(60)",
+    "in a thread that outlives the first": (
+        "def hold():\n    time.sleep(0.2)\n    x = bytearray(b'1') * 150_000_000\n    time.sleep(60)\n"
+        "threading.Thread(target=hold).start()\nctypes.CDLL(None).pthread_exit(None)"
+    ),
+}
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("code", HOLDING.values(), ids=HOLDING)
+async def test_a_program_that_holds_more_than_its_memory_is_ended(code: str) -> None:
+    ran = await BubblewrapSandbox(Limits(memory_mb=64)).run_python(f"import ctypes, threading, time\n{code}")
+    assert ran.limit == "memory"
+
+
+@needs_bubblewrap
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
+def test_memory_is_counted_without_the_right_to_look_into_processes() -> None:
+    anybody = ["setpriv", "--reuid=61000", "--regid=61000", "--clear-groups", "--", "sleep", "60"]
+    without_rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--", sys.executable, "-c"]
+    with subprocess.Popen(anybody) as looked_at:
+        code = f"from mixseek.sandbox.processes import _memory_of\nprint(_memory_of({looked_at.pid}, enough=0) > 0)"
+        try:
+            told = subprocess.run([*without_rights, code], capture_output=True, text=True, check=True).stdout
+        finally:
+            looked_at.kill()
+    assert told == "True\n"
 
 
 @needs_bubblewrap
@@ -210,6 +240,28 @@ async def test_a_run_has_so_many_processes_and_no_more() -> None:
     ran = await asyncio.gather(*(BubblewrapSandbox().run_python(code) for _ in range(2)))
     # Each run is counted for itself; the interpreter is one of the 32, and root's shell may be another.
     assert all(30 <= int(each.output) <= 31 for each in ran)
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("memory_mb", [64, 256, 1024])
+async def test_threads_that_only_reserve_memory_are_not_held_to_hold_it(memory_mb: int) -> None:
+    code = (
+        "import threading\ntogether = threading.Barrier(29)\n"
+        "for _ in range(28): threading.Thread(target=together.wait).start()\ntogether.wait()\nprint('done')"
+    )
+    assert (await BubblewrapSandbox(Limits(memory_mb=memory_mb)).run_python(code)).output == "done\n"
+
+
+@needs_bubblewrap
+async def test_memory_shared_by_a_file_and_endless_zeros_are_there() -> None:
+    code = (
+        "import multiprocessing\nfrom multiprocessing.shared_memory import SharedMemory\n"
+        "number = multiprocessing.Value('i', 1)\nshared = SharedMemory(create=True, size=8)\n"
+        "def work():\n    number.value, shared.buf[0] = 2, 3\n"
+        "child = multiprocessing.Process(target=work)\nchild.start()\nchild.join()\n"
+        "print(number.value, shared.buf[0], open('/dev/zero', 'rb').read(2))\nshared.close()\nshared.unlink()"
+    )
+    assert (await BubblewrapSandbox().run_python(code)).output == "2 3 b'\\x00\\x00'\n"
 
 
 @pytest.fixture

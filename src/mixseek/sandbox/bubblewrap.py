@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path, PurePosixPath
+from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK, getrlimit
 
 from mixseek.errors import ConfigurationError, SandboxError
 from mixseek.sandbox.processes import watch
@@ -33,6 +34,9 @@ _WORK = "/work"
 _MB = 1024 * 1024
 _SHARED_MEMORY_MB = 16
 _PROCESSES = 32
+_STACK_MB = 8
+# Address space beyond the memory: what is only reserved costs nothing, and runtimes reserve a lot.
+_RESERVED_MB = 4096
 _OPEN_FILES = 128
 _OLDEST = (0, 8)
 _NEEDED = ("bwrap", "prlimit", "setpriv")
@@ -154,6 +158,8 @@ def _wrapped(files: Mapping[int, str], barred: int | None, telling: int) -> Iter
     yield from _environment()
     yield from _system()
     yield from ("--proc", "/proc", "--dev", "/dev")
+    # To be read both are the same, but to map /dev/zero is to have memory that is shared and belongs to no file.
+    yield from ("--dev-bind", "/dev/full", "/dev/zero")
     yield from ("--perms", "1777", "--size", str(_SHARED_MEMORY_MB * _MB), "--tmpfs", "/dev/shm")  # noqa: S108
     yield from ("--perms", "1777", "--size", str(WORK_MB * _MB), "--tmpfs", _WORK, "--symlink", "work", "/tmp")  # noqa: S108
     for fd, path in files.items():
@@ -206,12 +212,22 @@ def _limited(limits: Limits) -> Iterator[str]:
     process, which in many containers never clears up after others.
     """
     yield from ("/bin/sh", "-c", '"$@"; exit $?', "sh")
-    yield from ("prlimit", f"--as={limits.memory_bytes}", f"--cpu={int(limits.timeout_seconds) + 1}")
+    # Stacks of threads count as data in their whole size; what is really held is watched from outside.
+    data = limits.memory_bytes + _PROCESSES * _STACK_MB * _MB
+    yield from ("prlimit", f"--data={_at_most(RLIMIT_DATA, data)}", f"--cpu={int(limits.timeout_seconds) + 1}")
+    yield f"--as={_at_most(RLIMIT_AS, data + _RESERVED_MB * _MB)}"
+    yield f"--stack={_at_most(RLIMIT_STACK, _STACK_MB * _MB)}:"
     yield from (f"--fsize={WORK_MB * _MB}", f"--nproc={_PROCESSES}", f"--nofile={_OPEN_FILES}", "--core=0", "--")
     if _is_root():
         user = str(next(_users))
         yield from ("setpriv", "--reuid", user, "--regid", user, "--clear-groups")
         yield from ("--inh-caps=-all", "--bounding-set=-all", "--")
+
+
+def _at_most(resource: int, wanted: int) -> int:
+    """As much as is wanted, or as we have ourselves: only root may give more."""
+    _, hard = getrlimit(resource)
+    return wanted if hard == RLIM_INFINITY else min(wanted, hard)
 
 
 def _is_root() -> bool:

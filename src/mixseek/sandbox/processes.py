@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from mixseek.sandbox.workers import Switch
 
 __all__ = ["watch"]
 
-_LOOK_EVERY_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 0.05
+_SHORTEST_PAUSE_SECONDS = 0.005
+# About as fast as memory can be filled: the nearer a run is to its limit, the sooner it is looked at again.
+_BYTES_PER_SECOND = 4 * 1024**3
 _CHUNK = 65536
 # A process that was killed is gone as soon as the kernel gets to it.
 _DYING_SECONDS = 10.0
@@ -114,7 +118,8 @@ def _follow(watched: _Watched, limits: Limits) -> Limit | None:
     for fd in (watched.printed_fd, watched.told_fd, watched.outer_fd):
         waiting.register(fd, select.POLLIN)
     while (now := time.monotonic()) < deadline:
-        ready = {fd for fd, _ in waiting.poll(1000 * min(deadline - now, _LOOK_EVERY_SECONDS))}
+        pause = min(deadline - now, max(next_look - now, _SHORTEST_PAUSE_SECONDS))
+        ready = {fd for fd, _ in waiting.poll(1000 * pause)}
         for fd in ready - {watched.outer_fd}:
             if not watched.read(fd):
                 waiting.unregister(fd)
@@ -122,11 +127,16 @@ def _follow(watched: _Watched, limits: Limits) -> Limit | None:
             return "output"
         if watched.outer_fd in ready:
             return None
-        if now >= next_look and watched.inner is not None:
-            next_look = now + _LOOK_EVERY_SECONDS
-            if _memory_of(watched.inner, limits.memory_bytes) > limits.memory_bytes:
+        if watched.inner is not None and time.monotonic() >= next_look:
+            room = limits.memory_bytes - _memory_of(watched.inner, limits.memory_bytes)
+            if room < 0:
                 return "memory"
+            next_look = time.monotonic() + _pause(room)
     return "time"
+
+
+def _pause(room: int) -> float:
+    return min(max(room / _BYTES_PER_SECOND, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
 
 
 def _read_the_rest(watched: _Watched) -> None:
@@ -161,14 +171,25 @@ def _family(first: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    with contextlib.suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    for place in _places(pid):
+        with contextlib.suppress(OSError, IndexError):
+            if pages := int((place / "statm").read_text().split()[1]):
+                return pages * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
 def _own_share(pid: int) -> int:
+    for place in _places(pid):
+        with contextlib.suppress(OSError):
+            for line in (place / "smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    return int(line.split()[1]) * 1024
+    # It is gone, or we lack the right to look into it: then all that it holds counts.
+    return _resident(pid)
+
+
+def _places(pid: int) -> Iterator[Path]:
+    """Where the kernel tells of a process: its first thread may have ended before others, and then tells nothing."""
+    yield Path(f"/proc/{pid}")
     with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
+        yield from Path(f"/proc/{pid}/task").iterdir()

@@ -12,12 +12,14 @@ __all__ = ["system_call_filter"]
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _FOURTH_ARGUMENT = 0, 4, 16, 40
 _X32 = 0x40000000
 _CLONE_NEWUSER = 0x10000000
+_MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE = {"x86_64": 56, "aarch64": 220}
+_MMAP = {"x86_64": 9, "aarch64": 222}
 # Its flags are in memory, which a filter cannot read; without it programs fall back on clone.
 _CLONE3 = 435
 _REFUSED = {
@@ -71,6 +73,12 @@ def system_call_filter(machine: str | None = None) -> bytes | None:
     for numbers in _REFUSED.values():
         steps += _refuse(_EQUAL, numbers[column], errno.EPERM)
     steps += [
+        # Shared memory without a file stays whole while one page of it is mapped, and nobody sees how large it is.
+        (_EQUAL, 0, 5, _MMAP[machine]),
+        (_LOAD, 0, 0, _FOURTH_ARGUMENT),
+        (_ANY_BIT, 0, 2, _MAP_ANONYMOUS),
+        *_refuse(_ANY_BIT, _MAP_SHARED, errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
         (_EQUAL, 0, 3, _CLONE[machine]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         *_refuse(_ANY_BIT, _CLONE_NEWUSER, errno.EPERM),

@@ -47,7 +47,7 @@ async def _score(submission: str, workspace: Path | None = None, **options: Any)
         ("no block", {"command": ["true"], "code_block": True}, 0),
         ("hello", {"command": ["sleep", "60"], "timeout_seconds": 1}, 0),
         ("hello", {"command": ["python3", "-c", "'a' * 100_000_000"], "memory_mb": 400}, 100),
-        ("hello", {"command": ["python3", "-c", "'a' * 100_000_000"], "memory_mb": 64}, 0),
+        ("hello", {"command": ["python3", "-c", "'a' * 1_000_000_000"], "memory_mb": 64}, 0),
         ("hello", {"command": ["no-such-program"]}, 0),
         ("\ud800", {"command": ["test", "-s", "submission.txt"]}, 100),
     ],
