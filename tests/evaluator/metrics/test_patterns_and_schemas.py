@@ -1,5 +1,6 @@
 """Regular expressions and JSON schemas: scores by hand, and bounds that hold."""
 
+import asyncio
 import json
 import time
 from fractions import Fraction
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from mixseek.evaluator.metrics.base import CodeMetric
 from mixseek.evaluator.metrics.json_schema import JsonSchema, JsonSchemaOptions
 from mixseek.evaluator.metrics.regular_expression import RegularExpression, RegularExpressionOptions
 from mixseek.workspace import Workspace
@@ -58,6 +60,29 @@ def test_a_pattern_that_takes_too_long_leaves_the_submission_unscored() -> None:
     assert isnan(measured.score)
     assert measured.comment == "the pattern could not be searched for within 0.2 s: write it shorter"
     assert time.monotonic() - started < 20
+
+
+SLOW = r"^(?:(a|aa)+)+(b|c)\1d$"
+SLOW_METRICS = {
+    "a pattern": (RegularExpression(RegularExpressionOptions(pattern=SLOW, timeout_seconds=0.8)), "a" * 300 + "b"),
+    "a schema": (
+        JsonSchema(JsonSchemaOptions.model_validate({"schema": {"type": "string", "pattern": SLOW}})),
+        f'"{"a" * 300}b"',
+    ),
+}
+
+
+@pytest.mark.parametrize(("metric", "submission"), SLOW_METRICS.values(), ids=SLOW_METRICS)
+async def test_others_go_on_while_a_pattern_is_searched_for_in_a_short_text(
+    metric: CodeMetric[Any], submission: str
+) -> None:
+    searching = asyncio.create_task(metric.evaluate("task", submission))
+    turns = 0
+    while not searching.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert "within" in (await searching).evaluator_comment
+    assert turns > 5
 
 
 @pytest.mark.parametrize(

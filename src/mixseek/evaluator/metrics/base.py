@@ -101,13 +101,15 @@ class CodeMetric(BaseMetric, Generic[Opt]):
     """
 
     Options: ClassVar[type[MetricOptions]]
+    takes_long: ClassVar[bool] = False
+    """Whether even a short submission may take long, as with patterns: it is then always measured in a thread."""
 
     def __init__(self, options: Opt | None = None) -> None:
         self.options = options or cast("Opt", self.Options())
 
     @abstractmethod
     def measure(self, submission: str, reference: str | None) -> Measured:
-        """Score ``submission``; called in a thread if there is much to read, so it must end by itself."""
+        """Score ``submission``; called in a thread if that may take long, so it must end by itself."""
 
     async def evaluate(
         self,
@@ -121,7 +123,7 @@ class CodeMetric(BaseMetric, Generic[Opt]):
         **kwargs: Any,
     ) -> MetricScore:
         """Measure, off the event loop where it could hold up others."""
-        if len(submission) + len(reference or "") > _LONG:
+        if self.takes_long or len(submission) + len(reference or "") > _LONG:
             measured = await asyncio.to_thread(self.measure, submission, reference)
         else:
             measured = self.measure(submission, reference)

@@ -45,6 +45,7 @@ class JsonSchema(CodeMetric[JsonSchemaOptions]):
     """Full score for JSON that meets the schema, none for what is no JSON."""
 
     Options = JsonSchemaOptions
+    takes_long = True
 
     def __init__(self, options: JsonSchemaOptions) -> None:
         super().__init__(options)

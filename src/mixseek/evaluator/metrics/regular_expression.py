@@ -56,6 +56,7 @@ class RegularExpression(CodeMetric[RegularExpressionOptions]):
     """Full score for as many matches as wanted, and in proportion for fewer or more."""
 
     Options = RegularExpressionOptions
+    takes_long = True
 
     def __init__(self, options: RegularExpressionOptions) -> None:
         super().__init__(options)
