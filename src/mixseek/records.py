@@ -254,11 +254,8 @@ class EvaluationResult(Record):
             {**metric.model_dump(), "score": metric.score if isfinite(metric.score) else None}
             for metric in self.metrics
         ]
-        return {"overall_score": self.overall_score, "metrics": metrics, **self.flag_details()}
-
-    def flag_details(self) -> dict[str, JsonValue]:
-        """The part of the details that tells of flags."""
-        return {"flags": list(self.flags)} if self.flags else {}
+        flags: dict[str, JsonValue] = {"flags": list(self.flags)} if self.flags else {}
+        return {"overall_score": self.overall_score, "metrics": metrics, **flags}
 
     @classmethod
     def from_score_details(cls, details: dict[str, JsonValue], overall_score: float | None) -> Self:

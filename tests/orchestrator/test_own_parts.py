@@ -694,7 +694,8 @@ async def test_a_custom_metric_is_weighed_with_the_others(tmp_path: Path, server
 async def test_a_team_that_never_has_a_score_fails_with_the_reason(tmp_path: Path, server: ModelServer) -> None:
     _, played = await with_metric(tmp_path, server, "NeverANumber")
     assert played.failure("alpha") == (
-        "no round of team 'alpha' has a scored submission; the last one: a metric gave no finite number"
+        "no round of team 'alpha' has a scored submission; "
+        "the last one: metric 'My own' gave no finite number: hard to say"
     )
 
 
@@ -705,10 +706,14 @@ async def test_a_score_that_is_no_number_leaves_the_round_unscored_and_the_team_
     rows = arena.rows("leader_board")
     assert [row["score"] for row in rows] == [60, None, 62.5]
     assert rows[1]["submission_content"] == "alpha answer of round 2, worth 80"
-    assert rows[1]["score_details"]["reason"] == "a metric gave no finite number"
+    reason = "metric 'My own' gave no finite number: hard to say"
+    judged, own = rows[1]["score_details"]["metrics"]
+    assert rows[1]["score_details"]["reason"] == reason
+    assert (judged["metric_name"], judged["score"], own["metric_name"], own["score"]) == ("Quality", 80, "My own", None)
     assert (played.summary.failed_teams_info, played.summary.best_score) == ([], 62.5)
     last = next(r.body["messages"][-1]["content"] for r in reversed(server.requests) if r.model == "leader-alpha")
-    assert "## ラウンド 2\nスコア: 評価なし\n理由: a metric gave no finite number" in last
+    assert f"## ラウンド 2\nスコア: 評価なし\n理由: {reason}\nスコア詳細:" in last
+    assert f'"evaluator_comment": "{judged["evaluator_comment"]}"' in last
     # No judgment is asked about a round that has no score.
     assert sum(request.model == "judgment" for request in server.requests) == 2
     async with arena.journal() as journal:

@@ -1,6 +1,7 @@
 """Every formatter example and every formatter message of the prompt builder's contract."""
 
 from datetime import UTC, datetime
+from math import nan
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,7 +15,7 @@ from mixseek.prompt_builder import (
     get_current_datetime_with_timezone,
 )
 from mixseek.prompt_builder.formatters import Detail, one_line, preview
-from mixseek.records import RoundState
+from mixseek.records import EvaluationResult, MetricScore, RoundState
 
 NOW = datetime(2025, 11, 19, 12, 34, 56, 789012, UTC)
 
@@ -73,6 +74,24 @@ def test_unscored_round_without_details_gives_its_feedback_as_the_reason() -> No
     assert "スコア: 評価なし\n理由: NaN from metric Length\nあなたの提出内容: 答え" in format_submission_history(
         [unscored]
     )
+
+
+def test_unscored_round_tells_what_each_metric_said_beside_its_reason() -> None:
+    result = EvaluationResult(
+        metrics=[
+            MetricScore(metric_name="Coverage", score=70, evaluator_comment="具体例が足りません"),
+            MetricScore(metric_name="Length", score=nan, evaluator_comment="短くしてください"),
+        ],
+        overall_score=None,
+    )
+    unscored = a_round(1, "答え", None, score_details={"reason": "no number", **result.to_score_details()})
+    text = format_submission_history([unscored])
+    assert text.startswith('## ラウンド 1\nスコア: 評価なし\n理由: no number\nスコア詳細:\n{\n  "overall_score": null,')
+    assert text.count("no number") == 1
+    assert all(f'"evaluator_comment": "{metric.evaluator_comment}"' in text for metric in result.metrics)
+    brief = format_submission_history([unscored], Detail(scores=False))
+    assert "Coverage: 具体例が足りません / Length: 短くしてください" in brief
+    assert "overall_score" not in brief
 
 
 def test_zero_is_a_score_and_not_unscored() -> None:

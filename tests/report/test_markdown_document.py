@@ -2,6 +2,7 @@
 
 import random
 import re
+from math import nan
 
 import pytest
 from markdown_it import MarkdownIt
@@ -81,6 +82,14 @@ def test_an_address_in_a_name_or_comment_is_no_link_for_readers_that_need_no_mar
     assert address not in outside
     assert outside.replace("\\", "").count(address) > 0
     assert address in inside, "what was submitted stays as it is"
+
+
+def test_a_metric_without_a_score_has_a_dash_beside_its_comment() -> None:
+    metric = MetricScore(metric_name="Pattern", score=nan, evaluator_comment="write it shorter")
+    one = RoundRecord(round_number=1, failure="no number", metrics=(metric,))
+    team = TeamRecord(team_id="a", team_name="A", rounds=(one,))
+    document = render(ExecutionRecord(execution_id="e", user_prompt="t", status="completed", teams=(team,)))
+    assert "- Not scored: no number\n- Pattern -: write it shorter" in document
 
 
 def test_a_submission_stays_as_it_was_written() -> None:

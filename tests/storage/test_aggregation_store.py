@@ -280,16 +280,18 @@ async def test_the_submission_history_holds_the_newest_rounds_in_order_with_thei
     details = {"overall_score": 1.0, "metrics": [{"metric_name": "M", "score": 1.0, "evaluator_comment": "short"}]}
     async with AggregationStore(tmp_path) as store:
         await put(store, "a", 3, None, score_details={"reason": "timed out"})
+        await put(store, "a", 4, None, score_details={"reason": "no number", **details})
         await put(store, "a", 1, 5.0)
         await put(store, "a", 2, 6.0, score_details=details)
         await put(store, "b", 1, 7.0)
         history = await store.get_team_submission_history("e", "a")
-        newest = await store.get_team_submission_history("e", "a", limit=2)
+        newest = await store.get_team_submission_history("e", "a", limit=3)
         assert await store.get_team_submission_history("e", "nobody") == []
     assert [(r.round_number, r.content, r.score, r.feedback) for r in history] == [
         (1, "a1", 5.0, ""),
         (2, "a2", 6.0, "M: short"),
         (3, "a3", None, "timed out"),
+        (4, "a4", None, "M: short"),
     ]
     assert newest == history[1:]
 

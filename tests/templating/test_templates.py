@@ -292,6 +292,7 @@ def test_own_filters() -> None:
     assert set(PROMPT_FILTERS) == {"format_score", "summarize", "medal"}
     assert render("{{ none|format_score }} {{ 75.54|format_score }}") == "評価なし 75.5/100"
     assert render("{{ 0|format_score }}") == "0.0/100"
+    assert render("{{ ('nan'|float)|format_score }}") == "評価なし"
     assert render("{{ 'abc'|summarize(2) }} {{ 'abc'|summarize(3) }}") == "ab... abc"
     assert render("{{ ('x' * 201)|summarize }}") == "x" * 200 + "..."
     assert render("{{ [1, 2, 3, 4]|map('medal')|join(' ') }}") == "🥇 🥈 🥉 4"

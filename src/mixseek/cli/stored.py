@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,8 +103,12 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
 
 
 def score_text(score: float | None) -> str:
-    """A score, or a dash: no score is not zero."""
-    return "-" if score is None else number(score)
+    """A score, or a dash: no score is not zero.
+
+    >>> [score_text(score) for score in (0.0, None, float("nan"))]
+    ['0.00', '-', '-']
+    """
+    return "-" if score is None or not isfinite(score) else number(score)
 
 
 def duration(seconds: float | None) -> str:

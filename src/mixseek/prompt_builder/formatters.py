@@ -145,14 +145,23 @@ def _format_round(state: RoundState, detail: Detail, texts: Texts, *, newest: bo
         lines += [texts.score.format(score=texts.unscored), texts.reason.format(reason=reason)]
     else:
         lines.append(texts.score.format(score=f"{state.evaluation_score:.2f}/100"))
+    if (details := _details(state)) is not None:
         if detail.scores:
-            lines += [texts.score_details, json.dumps(state.score_details, ensure_ascii=False, indent=2)]
+            lines += [texts.score_details, json.dumps(details, ensure_ascii=False, indent=2)]
         elif newest and detail.feedback and (feedback := _feedback(state)):
             lines.append(texts.feedback.format(feedback=preview(feedback, detail.preview_chars, texts)))
     if detail.submissions:
         shown = preview(state.submission_content, detail.preview_chars, texts)
         lines.append(texts.submission.format(submission=shown))
     return "\n".join(lines)
+
+
+def _details(state: RoundState) -> Mapping[str, Any] | None:
+    """The details of a score; of an unscored round only those that tell what some of its metrics said."""
+    if state.evaluation_score is not None:
+        return state.score_details
+    details = {name: value for name, value in state.score_details.items() if name != "reason"}
+    return details if isinstance(details.get("metrics"), list) else None
 
 
 def _reason(state: RoundState, texts: Texts) -> str:

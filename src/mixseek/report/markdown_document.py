@@ -8,6 +8,7 @@ make a heading or a link, or split a row of a table.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from math import isfinite
 
 from mixseek.amounts import cost_words, counted, number, tokens_words, usd
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
@@ -180,7 +181,7 @@ def _words(name: str) -> str:
 
 
 def _score(score: float | None) -> str:
-    return "-" if score is None else f"{score:.2f}"
+    return "-" if score is None or not isfinite(score) else f"{score:.2f}"
 
 
 def _seconds(seconds: float | None) -> str:

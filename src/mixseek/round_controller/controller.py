@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ from mixseek.events import (
 from mixseek.judgment import Decision, Judgment, decide_by_rule, go_on, settle, stop_for_want
 from mixseek.llm import PatientTimeout, Scope, attached_text, calling
 from mixseek.prompt_builder import PromptBuilder, RoundPromptContext, TeamPromptBuilder
+from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import (
     EvaluationRequest,
     EvaluationResult,
@@ -68,6 +70,7 @@ from mixseek.records import (
     LeaderBoardEntry,
     MemberSubmission,
     MemberSubmissionsRecord,
+    MetricScore,
     ModelRole,
     ModelUsage,
     OrchestratorTask,
@@ -93,7 +96,7 @@ __all__ = ["OnRoundCompleteCallback", "RoundController"]
 
 logger = logging.getLogger(__name__)
 
-NOT_FINITE = "a metric gave no finite number"
+NOT_FINITE = "the mean of its metrics is no finite number"
 NOT_ASKED = "nobody was asked to score it"
 
 OnRoundCompleteCallback = Callable[[RoundState, list[MemberSubmission]], Awaitable[None] | None]
@@ -381,7 +384,7 @@ class RoundController:
             )
         )
         if result.overall_score is None:
-            return self._unscored_state(number, content, NOT_FINITE, submitted.started_at, result)
+            return self._unscored_state(number, content, _why_unscored(result), submitted.started_at, result)
         return RoundState(
             round_number=number,
             submission_content=content,
@@ -574,7 +577,7 @@ class RoundController:
             round_number=number,
             submission_content=content,
             evaluation_score=None,
-            score_details={"reason": reason, **(result.flag_details() if result else {})},
+            score_details={"reason": reason, **(result.to_score_details() if result else {})},
             evaluation_feedback=(result.feedback_summary if result else "") or reason,
             round_started_at=started_at,
             round_ended_at=utc_now(),
@@ -651,6 +654,16 @@ async def _hooked(hook: OnRoundCompleteCallback, state: RoundState, submissions:
 def _templates_of(workspace: Workspace, settings: PromptBuilderSettings) -> Path | None:
     """The workspace's own template files, unless a template was chosen more explicitly than by its default file."""
     return workspace.prompt_templates if workspace.prompt_templates.is_dir() and not is_explicit(settings) else None
+
+
+def _why_unscored(result: EvaluationResult) -> str:
+    """Which metrics gave no score, and their advice: the team would repeat what nobody tells it."""
+    return "; ".join(_without_score(metric) for metric in result.metrics if not isfinite(metric.score)) or NOT_FINITE
+
+
+def _without_score(metric: MetricScore) -> str:
+    comment = one_line(metric.evaluator_comment)
+    return f"metric {metric.metric_name!r} gave no finite number" + (f": {comment}" if comment else "")
 
 
 def _total(bill: Sequence[ModelUsage]) -> Usage:

@@ -529,9 +529,8 @@ def _evaluation(score: float | None, details: Any) -> EvaluationResult:
 
 
 def _feedback(score: float | None, details: Any) -> str:
-    if score is None and isinstance(details, dict) and isinstance(details.get("reason"), str):
-        return str(details["reason"])
-    return _evaluation(score, details).feedback_summary
+    reason = details.get("reason") if score is None and isinstance(details, dict) else None
+    return _evaluation(score, details).feedback_summary or (reason if isinstance(reason, str) else "")
 
 
 # --- SQL --------------------------------------------------------------------------------------------------------------

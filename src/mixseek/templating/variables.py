@@ -1,6 +1,7 @@
 """What a template may use: the variables of each kind of template, and the filters that are MixSeek's own."""
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from types import MappingProxyType
 
 from mixseek.templating.japanese import JAPANESE
@@ -57,7 +58,7 @@ _MEDALS = {1: "🥇", 2: "🥈", 3: "🥉"}
 
 def format_score(score: float | None, texts: Texts = JAPANESE) -> str:
     """A score as prompts show it."""
-    return texts.unscored if score is None else f"{score:.1f}/100"
+    return texts.unscored if score is None or not isfinite(score) else f"{score:.1f}/100"
 
 
 def _summarize(text: str, max_len: int = 200) -> str:
