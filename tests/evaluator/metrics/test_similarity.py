@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from mixseek.evaluator.metrics.similarity import Similarity, SimilarityOptions
 
@@ -59,6 +60,22 @@ def test_similarity_agrees_with_the_score_computed_by_hand(
 def test_the_comment_does_not_give_the_reference_away(method: Any) -> None:
     comment = Similarity(SimilarityOptions(method=method)).measure("x", "秘密の答え").comment
     assert not set(comment) & set("秘密の答え")
+
+
+@pytest.mark.parametrize("method", ["overlap", "coverage"])
+@pytest.mark.parametrize("signs", ["→", "∅", "😀", " … "])
+def test_a_reference_of_signs_alone_is_refused_where_words_are_compared(method: Any, signs: str) -> None:
+    told = "has no letter and no digit to compare by words"
+    assert told in str(SimilarityOptions(method=method).reference_fault(signs))
+    assert SimilarityOptions(method=method, text="a word").reference_fault(signs) is None
+    assert SimilarityOptions(method=method).reference_fault(f"{signs} 5") is None
+    with pytest.raises(ValidationError, match=told):
+        SimilarityOptions(method=method, text=signs)
+
+
+def test_a_reference_of_signs_alone_may_be_compared_by_its_letters() -> None:
+    assert SimilarityOptions(method="edits").reference_fault("→") is None
+    assert Similarity(SimilarityOptions(method="edits", text="→")).measure("→", None).score == 100
 
 
 def test_a_similarity_without_a_text_of_its_own_needs_a_reference() -> None:

@@ -14,7 +14,7 @@ __all__ = ["EXACT", "Number", "find_numbers", "narrow"]
 EXACT = Context(prec=2000, Emax=10_000, Emin=-10_000, traps=[])
 """Room enough for every number that is read, so that none is rounded."""
 
-_NARROW = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)} | {ord(dash): ord("-") for dash in "−‐‑"}
+_NARROW = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)} | {ord(dash): ord("-") for dash in "−‐‑–"}
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _TO_DIGITS = str.maketrans(f"{_SUPERSCRIPTS}⁻⁺", "0123456789-+")
 _SEPARATORS = ",\u00a0\u202f\u2009"

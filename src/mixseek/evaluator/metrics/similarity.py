@@ -1,19 +1,20 @@
 """How near does the submission come to a reference answer?"""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
 
 import regex
 from pydantic import Field
 
-from mixseek.config.schema import MetricOptions, Text
+from mixseek.config.schema import Fault, MetricOptions, Text
 from mixseek.evaluator.metrics.base import CodeMetric, Measured
 from mixseek.evaluator.metrics.text import UNSPACED, folded, words
 
 __all__ = ["Similarity"]
 
 _LONGEST_COMPARED = 50_000
+_NO_WORD = 'has no letter and no digit to compare by words: method = "edits" compares signs'
 _RUN = regex.compile(rf"[{UNSPACED}]++")
 
 
@@ -34,6 +35,17 @@ class SimilarityOptions(MetricOptions):
     def needs_reference(self) -> bool:
         """Whether there is no text of its own."""
         return self.text is None
+
+    def reference_fault(self, reference: str) -> str | None:
+        """What is wrong with a reference answer that has nothing to compare by words."""
+        return (
+            f"the reference answer {_NO_WORD}" if self.text is None and _has_no_word(self.method, reference) else None
+        )
+
+    @classmethod
+    def _faults(cls, data: Mapping[str, Any]) -> Iterable[Fault]:
+        if isinstance(text := data.get("text"), str) and _has_no_word(data.get("method", "overlap"), text):
+            yield ("text",), _NO_WORD
 
 
 class Similarity(CodeMetric[SimilarityOptions]):
@@ -78,6 +90,11 @@ _WORDS = {
     "coverage": "of the reference answer's words are there",
     "edits": "of the letters agree with the reference answer, in their order",
 }
+
+
+def _has_no_word(method: str, reference: str) -> bool:
+    """Whether every submission would be as near to it as any other."""
+    return method != "edits" and not _parts(folded(reference), ngram=1)
 
 
 def _parts(text: str, ngram: int) -> Counter[str]:
