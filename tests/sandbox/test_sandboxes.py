@@ -189,6 +189,27 @@ async def test_runs_at_the_same_time_do_not_mix(kind: Kind) -> None:
     assert [each.output for each in ran] == [f"{n}\n" for n in range(12)]
 
 
+FIRST = """
+import asyncio, sysconfig, time
+from mixseek.sandbox import MontySandbox
+
+async def both():
+    return await asyncio.gather(*(MontySandbox().run_python(f"print({n})") for n in range(2)))
+
+def slowly(values, found=sysconfig._init_posix):
+    time.sleep(0.5)
+    found(values)
+
+sysconfig._init_posix = slowly
+print([ran.output for ran in asyncio.run(both())])
+"""
+
+
+def test_the_first_two_runs_of_a_process_may_begin_at_once() -> None:
+    ran = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("['0\\n', '1\\n']\n", "")
+
+
 # --- bubblewrap alone -----------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,8 @@ import contextlib
 import importlib.util
 import os
 import signal
+import sysconfig
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from mixseek.errors import ConfigurationError, SandboxError
@@ -27,6 +29,7 @@ _GRACE_SECONDS = 2.0
 _RECURSION = 500
 # Each name that is not defined costs a question to this process, answered with no.
 _UNKNOWN_NAMES = 100_000
+_looking_up = Lock()
 
 
 def monty_is_missing() -> str | None:
@@ -52,6 +55,9 @@ class MontySandbox:
 
 
 def _run(code: str, limits: Limits, switch: Switch) -> CodeResult:
+    with _looking_up:
+        # Monty finds its program by this; two threads that ask for the first time at once find it half made.
+        sysconfig.get_config_vars()
     import pydantic_monty as monty
 
     output = Output(limits.output_chars)
