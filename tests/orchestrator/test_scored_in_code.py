@@ -36,6 +36,31 @@ def bodies_of(server: ModelServer, *models: str) -> list[str]:
     return [json.dumps(each.body, ensure_ascii=False) for each in server.requests if each.model.startswith(models)]
 
 
+FAILING_PROMPT = """[prompt_builder]\nevaluator_user_prompt = "{{ submission.split('no such word')[1] }}"\n"""
+
+
+async def test_a_prompt_for_judges_that_fails_leaves_the_submission_on_the_board_unscored(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = Arena(tmp_path, server.base_url, TEAMS[:1])
+    (tmp_path / "configs" / "prompt_builder.toml").write_text(FAILING_PROMPT)
+    arena.script(server)
+    played = await arena.play()
+    reason = str(played.failure("alpha"))
+    assert reason.startswith("template 'evaluator_user_prompt', line 1: ")
+    [row] = arena.rows("leader_board")
+    assert (row["submission_content"], row["score"]) == ("alpha answer of round 1, worth 70", None)
+    assert row["score_details"] == {"reason": reason}
+
+
+async def test_a_prompt_that_no_judge_reads_is_not_made(tmp_path: Path, server: ModelServer) -> None:
+    arena = Arena(tmp_path, server.base_url, TEAMS[:1], evaluator=CODE)
+    (tmp_path / "configs" / "prompt_builder.toml").write_text(FAILING_PROMPT)
+    arena.script(server)
+    summary = await arena.build().execute(TASK, reference=REFERENCE)
+    assert (summary.failed_teams_info, summary.best_score) == ([], 100)
+
+
 async def test_a_competition_scored_in_code_asks_no_judge_and_needs_no_key_for_one(
     tmp_path: Path, server: ModelServer
 ) -> None:

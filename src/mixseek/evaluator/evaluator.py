@@ -198,7 +198,10 @@ class Evaluator:
 
     @contextmanager
     def _prompted(self, request: EvaluationRequest, prompt: str | None, reference_prompt: str | None) -> Iterator[None]:
-        """What judges are told inside."""
+        """What judges are told inside; where there are none, nothing is built that nobody reads."""
+        if not self.judges:
+            yield
+            return
         if self.shows_reference and reference_prompt is None:
             reference_prompt = self.build_prompt(request, with_reference=True)
         token = _prompts.set(_Prompts(prompt or self.build_prompt(request), reference_prompt))

@@ -360,8 +360,8 @@ class RoundController:
             round_number=number,
             reference=self._task.reference,
         )
-        prompts = await self._evaluator_prompts(self._evaluator, request)
         try:
+            prompts = await self._evaluator_prompts(self._evaluator, request)
             with self._calling(number, "evaluator", "evaluator"):
                 async with self._run.before_time_is_up(self._team.team_id):
                     result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
@@ -397,9 +397,14 @@ class RoundController:
         )
 
     async def _evaluator_prompts(self, evaluator: Evaluator, request: EvaluationRequest) -> dict[str, str]:
-        prompts = {"prompt": await self._prompts.evaluator_prompt(request)}
-        if evaluator.shows_reference:
-            prompts["reference_prompt"] = await self._prompts.evaluator_prompt(request, with_reference=True)
+        if not evaluator.judges:
+            return {}
+        try:
+            prompts = {"prompt": await self._prompts.evaluator_prompt(request)}
+            if evaluator.shows_reference:
+                prompts["reference_prompt"] = await self._prompts.evaluator_prompt(request, with_reference=True)
+        except TemplateError as error:
+            raise EvaluationError(with_place(error)) from error
         return prompts
 
     # --- go on or stop ------------------------------------------------------------------------------------------------
