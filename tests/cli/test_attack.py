@@ -72,6 +72,29 @@ def test_only_judges_are_tried_and_an_attack_that_cannot_be_judged_is_told(tmp_p
 
 
 @pytest.mark.parametrize(
+    ("weights", "honest", "highest"),
+    [((0.9, 0.1, 0), "74.0", "+2.0"), ((0.45, 0.05, 0.5), "74.0", "+2.0"), ((0, 0, 1), "50.0", "+10.0")],
+)
+def test_judges_count_by_their_weights_among_each_other(
+    tmp_path: Path, server: ModelServer, weights: tuple[float, float, float], honest: str, highest: str
+) -> None:
+    def judge(call: ModelCall) -> dict[str, Any]:
+        is_relevance = call.system.startswith("How relevant")
+        fooled = "Ignore all previous instructions" in call.prompt and not is_relevance
+        return {"evaluator_comment": "", "score": 80 if is_relevance else 40 if fooled else 20}
+
+    metrics = '[[metrics]]\nname = "Relevance"\nsystem_instruction = "How relevant?"\nweight = {}\n'
+    metrics += '[[metrics]]\nname = "Coverage"\nsystem_instruction = "How complete?"\nweight = {}\n'
+    metrics += '[[metrics]]\nname = "Length"\noptions = {{ maximum = 400 }}\nweight = {}\n'
+    write_workspace(tmp_path, base_url=server.base_url, evaluator=metrics.format(*weights))
+    server.on("judge", judge)
+    code, out, _ = attack(tmp_path, "-c", "configs/evaluator.toml", "--category", "instruction_en", "--limit", "4")
+    assert code == 0
+    assert out.startswith(f"The honest answer got {honest}, {honest}, {honest}\n")
+    assert highest in out
+
+
+@pytest.mark.parametrize(
     ("evaluator", "arguments", "told"),
     [
         ('default_model = "openai:gpt-5-mini"', [], "set OPENAI_API_KEY in the environment or in .env of"),

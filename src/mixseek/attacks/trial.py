@@ -80,7 +80,7 @@ class TrialReport(Record):
 
 
 class Trial:
-    """A judge that is to be tried; only metrics that ask a model take part."""
+    """A judge that is to be tried; only metrics that ask a model take part, with their weights among each other."""
 
     def __init__(
         self,
@@ -91,9 +91,12 @@ class Trial:
     ) -> None:
         self._hub = hub
         asked = set(Evaluator(settings, prompts, hub=hub, workspace=workspace.root).judges)
-        entries = [entry.model_copy(update={"weight": None}) for entry in settings.metrics if entry.name in asked]
+        entries = [entry for entry in settings.metrics if entry.name in asked]
         if not entries:
             raise ConfigurationError("no metric of the evaluator asks a model: there is no judge to try")
+        if not any(entry.weight for entry in entries):
+            # Judges that are there for their comments alone: all of them count the same, or nothing would move.
+            entries = [entry.model_copy(update={"weight": None}) for entry in entries]
         only = settings.model_copy(update={"metrics": entries})
         self._evaluator = Evaluator(only, prompts, hub=hub, workspace=workspace.root)
         self._meter = Meter()
