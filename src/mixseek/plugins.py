@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -55,9 +55,19 @@ class Registry(Generic[T]):
     Fraction(1, 2)
     """
 
-    def __init__(self, kind: str, base: str = "builtins:object", method: str | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        base: str = "builtins:object",
+        method: str | None = None,
+        *,
+        given: Sequence[str] = (),
+        on_request: Sequence[str] = (),
+    ) -> None:
         self.kind = kind
         self._method = method
+        # The arguments of the method, by name; those on request only if the method names them, not for a "**kwargs".
+        self._given, self._on_request = given, on_request
         # Named as a string: base classes stand above this module, and asking for the list of names must not load them.
         self._base = base
         self._targets: dict[str, T | str] = {}
@@ -124,10 +134,27 @@ class Registry(Generic[T]):
         missing = sorted(getattr(found, "__abstractmethods__", ()))
         if missing:
             raise PluginError(f"{shown} can never run: it has no method {' and no method '.join(map(repr, missing))}")
-        method = getattr(found, self._method, None) if self._method else None
-        # Anything but a plain function, which a decorator may have put there, is taken at its word.
-        if inspect.isfunction(method) and not inspect.iscoroutinefunction(inspect.unwrap(method)):
+        method = inspect.getattr_static(found, self._method, None) if self._method else None
+        if not inspect.isfunction(method):
+            return  # anything but a plain function, which a decorator may have put there, is taken at its word
+        if not inspect.iscoroutinefunction(inspect.unwrap(method)):
             raise PluginError(f'{shown} can never run: write "async def {self._method}", it is awaited')
+        if self._given:
+            self._check_that_it_can_be_called(method, self.arguments_of(found), shown)
+
+    def arguments_of(self, found: type) -> set[str]:
+        """Which of the arguments on offer the method of a class takes: without ``**kwargs`` those that it names."""
+        parameters = inspect.signature(getattr(found, self._method or "")).parameters
+        takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+        given = {name for name in self._given if takes_all or name in parameters}
+        return given | {name for name in self._on_request if name in parameters}
+
+    def _check_that_it_can_be_called(self, method: Callable[..., Any], arguments: set[str], shown: str) -> None:
+        try:
+            inspect.signature(method).bind(None, **dict.fromkeys(arguments))
+        except TypeError as error:
+            offered = ", ".join([*self._given, *self._on_request])
+            raise PluginError(f"{shown} can never run: {self._method} is given {offered} by name; {error}") from None
 
     def __contains__(self, name: object) -> bool:
         load_entry_points()
@@ -156,7 +183,13 @@ class Provider:
 
 providers: Registry[Provider] = Registry("model provider")
 members: Registry[type] = Registry("member type", "mixseek.agents.member.base:BaseMemberAgent", method="execute")
-metrics: Registry[type] = Registry("metric", "mixseek.evaluator.metrics.base:BaseMetric", method="evaluate")
+metrics: Registry[type] = Registry(
+    "metric",
+    "mixseek.evaluator.metrics.base:BaseMetric",
+    method="evaluate",
+    given=("user_query", "submission", "execution_id", "team_id", "round_number"),
+    on_request=("reference",),
+)
 
 
 _entry_points_loaded = False

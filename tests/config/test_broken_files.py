@@ -35,6 +35,8 @@ from mixseek.evaluator.metrics.base import BaseMetric, MetricOptions
 class Abstract(BaseMetric): pass
 class Blocking(BaseMetric):
     def evaluate(self, user_query, submission, **more): ...
+class Renaming(BaseMetric):
+    async def evaluate(self, question, submission): ...
 class Limited(BaseMetric):
     def __init__(self, limit): ...
     async def evaluate(self, user_query, submission, **more): ...
@@ -1095,6 +1097,14 @@ CASES = [
         '[[metrics]]\nname = "M"\n[custom_metrics]\nM = {path = "plugins/metrics.py", class = "Blocking"}\n',
         [
             "configs/evaluator.toml: custom_metrics.M: class 'Blocking' in '{workspace}/plugins/metrics.py' can never run: write \"async def evaluate\", it is awaited"
+        ],
+    ),
+    Case(
+        "a_metric_that_takes_other_arguments",
+        "configs/evaluator.toml",
+        '[[metrics]]\nname = "M"\n[custom_metrics]\nM = {path = "plugins/metrics.py", class = "Renaming"}\n',
+        [
+            "configs/evaluator.toml: custom_metrics.M: class 'Renaming' in '{workspace}/plugins/metrics.py' can never run: evaluate is given user_query, submission, execution_id, team_id, round_number, reference by name; missing a required argument: 'question'"
         ],
     ),
     Case(

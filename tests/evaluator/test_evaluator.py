@@ -142,6 +142,17 @@ async def test_a_number_that_is_none_leaves_the_submission_unscored() -> None:
     assert (await evaluating.evaluate(REQUEST)).overall_score is None
 
 
+async def test_a_metric_is_given_no_more_than_it_takes() -> None:
+    class Short(BaseMetric):
+        async def evaluate(self, user_query: str, submission: str, round_number: int) -> MetricScore:  # type: ignore[override]
+            return MetricScore(metric_name="", score=round_number, evaluator_comment=f"{user_query}/{submission}")
+
+    evaluating = judged()
+    evaluating.register_custom_metric("Coverage", Short())
+    (score,) = (await evaluating.evaluate(REQUEST)).metrics
+    assert (score.score, score.evaluator_comment) == (1.0, "問い/答え")
+
+
 async def test_custom_metrics_may_give_any_finite_number() -> None:
     evaluating = evaluator({"name": "A", "type": "LLMPlain"})
     evaluating.register_custom_metric("A", Fixed(-1234.5))

@@ -5,7 +5,6 @@ number leaves the submission unscored; a metric that fails is an :class:`Evaluat
 """
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -323,12 +322,12 @@ async def _all(scoring: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 def _arguments(metric: BaseMetric, request: EvaluationRequest) -> dict[str, Any]:
     """What a metric is called with: the reference only where it is asked for by name, as most were written without."""
-    return request.model_dump(exclude=set() if _takes_reference(type(metric)) else {"reference"})
+    return request.model_dump(include=_taken(type(metric)))
 
 
 @cache
-def _takes_reference(metric: type[BaseMetric]) -> bool:
-    return "reference" in inspect.signature(metric.evaluate).parameters
+def _taken(metric: type[BaseMetric]) -> set[str]:
+    return plugins.metrics.arguments_of(metric)
 
 
 async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
