@@ -38,6 +38,7 @@ __all__ = [
     "make",
     "members",
     "metrics",
+    "name_of_function",
     "providers",
 ]
 
@@ -217,6 +218,11 @@ def load_function(target: str, *, root: Path | None = None) -> Callable[..., Any
     if not callable(found) or isinstance(found, type):
         raise PluginError(f"{module!r} has no function {name!r}{_near(name, loaded)}")
     return cast("Callable[..., Any]", found)
+
+
+def name_of_function(target: str) -> str:
+    """What the tool is called that is made of ``"module:function"``."""
+    return target.partition(":")[2]
 
 
 def make(found: Callable[..., T], *arguments: Any, **options: Any) -> T:

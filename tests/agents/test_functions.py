@@ -74,6 +74,16 @@ async def test_the_model_is_told_how_to_use_a_function(tmp_path: Path, server: M
     assert described["count"]["default"] == 1
 
 
+async def test_a_tool_has_the_name_that_the_file_gives_it(tmp_path: Path, server: ModelServer) -> None:
+    (tmp_path / "oddly_named.py").write_text(
+        "def wrapper(item: str) -> str:\n    return item\nprice = lambda item: '1'\ncost = wrapper\n"
+    )
+    arena = arena_with(tmp_path, server, 'functions = ["oddly_named:price", "oddly_named:cost"]')
+    await arena.play()
+    (asked,) = [request for request in server.requests if request.model == "member-alpha"]
+    assert [tool["function"]["name"] for tool in asked.body["tools"]] == ["price", "cost"]
+
+
 async def test_each_use_is_told_when_it_begins_and_ends(tmp_path: Path, server: ModelServer) -> None:
     calls = [ToolCall("price", {"item": "tea"}), ToolCall("refuse", {"reason": "closed"})]
     played = await arena_with(tmp_path, server, functions("price", "refuse"), *calls).play()
@@ -302,6 +312,15 @@ def test_a_function_that_cannot_be_a_tool_is_told_when_files_are_read(
     assert problem.startswith("configs/m.toml: agent.functions[0]: ")
     assert words in problem
     assert problems(name, no_plugins=True) == []
+
+
+@pytest.mark.parametrize("name", ["価格", "p" * 65])
+def test_a_function_whose_name_no_tool_can_have_is_told_so(
+    problems: Callable[..., list[str]], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "oddly_named.py").write_text(f"def {name}(item: str) -> str: ...\n", encoding="utf-8")
+    words = f"'{name}' cannot be the name of a tool: rename it, to at most 64 of A-Z, a-z, 0-9 and _"
+    assert problems(f"oddly_named:{name}") == [f"configs/m.toml: agent.functions[0]: {words}"]
 
 
 def test_two_functions_of_one_name_are_told_without_loading_them(problems: Callable[..., list[str]]) -> None:

@@ -269,7 +269,7 @@ def _function_faults(functions: Any, around: Surroundings) -> Iterator[Fault]:
     tools: dict[str, str] = {}
     broken: set[str] = set()
     for number, name in enumerate(named):
-        first = tools.setdefault(name.partition(":")[2], name)
+        first = tools.setdefault(plugins.name_of_function(name), name)
         if first != name or named.index(name) != number:
             yield (number,), f"{name!r} and {first!r} would be tools of the same name: rename one, or take it out"
         elif not around.no_plugins and ":" in name:
@@ -287,7 +287,7 @@ def _load_tool(name: str, around: Surroundings) -> None:
 
     function = plugins.load_function(name, root=around.workspace.root)
     try:
-        Tool(function)
+        Tool(function, name=plugins.name_of_function(name))
     except Exception as error:  # there is a class of its own for every way in which a type cannot be described
         raise PluginError(f"{name!r} cannot be a tool: {_first_line(error)}") from error
 

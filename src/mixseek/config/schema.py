@@ -108,8 +108,11 @@ def _model_name_or_none(name: str) -> str:
 
 
 def _function_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][A-Za-z0-9_]{0,63}", name):
+    module, _, function = name.partition(":")
+    if not re.fullmatch(r"[A-Za-z_][\w.]*", module) or not function.isidentifier():
         raise ValueError(f'{name!r} does not name a function: write "module:function"')
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,64}", function):
+        raise ValueError(f"{function!r} cannot be the name of a tool: rename it, to at most 64 of A-Z, a-z, 0-9 and _")
     return name
 
 

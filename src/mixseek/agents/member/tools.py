@@ -236,8 +236,10 @@ def function_tools(
     """Plain Python functions as tools; their docstrings and type hints tell the model how to use them."""
     seconds = (settings or FunctionSettings()).timeout_seconds
     threads = Threads()
-    functions = [plugins.load_function(name, root=root) for name in names]
-    return FunctionToolset([Tool(_guarded(function, seconds, threads)) for function in functions])
+    functions = {plugins.name_of_function(name): plugins.load_function(name, root=root) for name in names}
+    # Named as in the file: a lambda, or what a decorator made, has a name that providers refuse or that tells nothing.
+    tools = [Tool(_guarded(function, seconds, threads), name=name) for name, function in functions.items()]
+    return FunctionToolset(tools)
 
 
 def _guarded(function: Callable[..., Any], seconds: float, threads: Threads) -> Callable[..., Awaitable[Any]]:
