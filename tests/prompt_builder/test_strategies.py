@@ -246,18 +246,31 @@ def _state(number: int, evaluation: EvaluationResult) -> RoundState:
     )
 
 
-async def test_a_strategy_serves_a_round_from_the_same_context() -> None:
-    context = RoundPromptContext(
+def _third_round_of(team_id: str) -> RoundPromptContext:
+    return RoundPromptContext(
         user_prompt="問い",
         round_number=3,
         round_history=[_state(2, EVALUATIONS[1]), _state(1, EVALUATIONS[0])],
-        team_id="a",
+        team_id=team_id,
         team_name="Alpha",
         execution_id="e",
         store=Board(),
     )
-    prompt = await StrategyPromptBuilder(PlainTextPromptBuilder()).build_team_prompt(context)
+
+
+async def test_a_strategy_serves_a_round_from_the_same_context() -> None:
+    prompt = await StrategyPromptBuilder(PlainTextPromptBuilder()).build_team_prompt(_third_round_of("a"))
     assert prompt == build_round_prompt("問い", 3, "a", HISTORY, EVALUATIONS, RANKING, 2)
+
+
+@pytest.mark.parametrize(("team_id", "teams", "rank"), [("a", RANKING, 2), ("b", RANKING[:1], 1)])
+async def test_a_strategy_is_given_no_more_rounds_and_teams_than_its_config_allows_and_its_own_team(
+    team_id: str, teams: list[LeaderboardEntry], rank: int
+) -> None:
+    config = RoundPromptConfig(max_submission_history_items=1, max_leaderboard_display_teams=1)
+    builder = StrategyPromptBuilder(PlainTextPromptBuilder(), config=config)
+    prompt = await builder.build_team_prompt(_third_round_of(team_id))
+    assert prompt == build_round_prompt("問い", 3, team_id, HISTORY[1:], EVALUATIONS[1:], teams, rank)
 
 
 async def test_a_strategy_serves_round_one_with_the_teams_name(templates: Path) -> None:

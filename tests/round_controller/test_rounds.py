@@ -1,7 +1,7 @@
 """What happens from one round of a team to the next."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from mixseek.config.manager import ConfigurationManager
+from mixseek.config.schema import RoundPromptConfig
 from mixseek.errors import DatabaseWriteError, NoResultError, TeamTimeoutError
+from mixseek.prompt_builder import PlainTextPromptBuilder
 from mixseek.records import MemberSubmission, OrchestratorTask, RoundState
 from mixseek.round_controller import RoundController
 from mixseek.round_controller.run import open_run
@@ -270,7 +272,12 @@ async def test_the_prompt_given_to_run_round_wins_over_the_tasks(tmp_path: Path,
 
 @asynccontextmanager
 async def controller_in(
-    tmp_path: Path, server: ModelServer, *, store: AggregationStore | None = None, **limits: Any
+    tmp_path: Path,
+    server: ModelServer,
+    *,
+    store: AggregationStore | None = None,
+    prompting: Mapping[str, Any] | None = None,
+    **limits: Any,
 ) -> AsyncIterator[RoundController]:
     arena = Arena(tmp_path, server.base_url, [Team("alpha", members=0)])
     arena.script(server)
@@ -289,7 +296,32 @@ async def controller_in(
             manager.get_judgment_settings(),
             manager.get_prompt_builder_settings(),
             run=run,
+            **(prompting or {}),
         )
+
+
+class Counting(PlainTextPromptBuilder):
+    """Remembers how many rounds it was given each time, and how many evaluations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[tuple[int, int]] = []
+
+    def build_continuation_prompt(
+        self, user_query: str, round_number: int, team_id: str, *past: Any, **more: Any
+    ) -> str:
+        history, evaluations, *_ = past
+        self.given.append((len(history), len(evaluations)))
+        return super().build_continuation_prompt(user_query, round_number, team_id, *past, **more)
+
+
+async def test_a_prompt_config_limits_what_a_strategy_of_ones_own_is_given(tmp_path: Path, server: ModelServer) -> None:
+    for config, given in ((RoundPromptConfig(max_submission_history_items=2), 2), (None, 3)):
+        counting = Counting()
+        prompting = {"prompt_builder": counting, "prompt_config": config}
+        async with controller_in(tmp_path, server, prompting=prompting, max_rounds=4, min_rounds=4) as controller:
+            await controller.run_round(TASK, 60)
+        assert counting.given == [(1, 1), (2, 2), (given, given)]
 
 
 async def test_the_teams_time_out_is_told_apart_from_that_of_a_submission(tmp_path: Path, server: ModelServer) -> None:

@@ -1,8 +1,9 @@
 """What the prompt strategies share: which part of the past a :class:`Detail` leaves, and how they serve a round."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from mixseek.config.schema import RoundPromptConfig
 from mixseek.prompt_builder.formatters import EVERYTHING, Detail, one_line, preview
 from mixseek.prompt_builder.models import LeaderboardEntry, RoundContext, RoundPromptContext, SubmissionRecord
 from mixseek.prompt_builder.protocol import PromptBuilder
@@ -11,13 +12,21 @@ from mixseek.templating import JAPANESE, Texts
 
 __all__ = ["StrategyPromptBuilder", "narrowed", "with_evaluations"]
 
+T = TypeVar("T")
+
 
 class StrategyPromptBuilder:
-    """A prompt strategy in the place of the template builder: it makes team prompts from the same context."""
+    """A prompt strategy in the place of the template builder: it makes team prompts from the same context.
 
-    def __init__(self, strategy: PromptBuilder, store: RankingSource | None = None) -> None:
+    With a ``config`` it is given no more rounds and teams than that allows; lengths and tokens are the strategy's own.
+    """
+
+    def __init__(
+        self, strategy: PromptBuilder, store: RankingSource | None = None, config: RoundPromptConfig | None = None
+    ) -> None:
         self._strategy = strategy
         self._store = store
+        self._detail = EVERYTHING if config is None else _most(config)
 
     async def build_team_prompt(self, context: RoundPromptContext) -> str:
         """The strategy's prompt for this round."""
@@ -40,12 +49,12 @@ class StrategyPromptBuilder:
         store = context.store or self._store
         rows = await store.get_leader_board_ranking(context.execution_id) if store else []
         ranking = [_standing(rank, row) for rank, row in enumerate(rows, 1)]
-        rounds = sorted(context.round_history, key=lambda state: state.round_number)
+        rounds = _newest(sorted(context.round_history, key=lambda state: state.round_number), self._detail)
         return RoundContext(
             round_number=context.round_number,
             submission_history=[_submission(state) for state in rounds],
             evaluation_feedback=[_evaluation(state) for state in rounds],
-            leaderboard_ranking=ranking,
+            leaderboard_ranking=_leading(ranking, context.team_id, self._detail),
             current_team_rank=next((entry.rank for entry in ranking if entry.team_id == context.team_id), None),
         )
 
@@ -73,13 +82,25 @@ def narrowed(
     texts: Texts = JAPANESE,
 ) -> tuple[list[SubmissionRecord], list[LeaderboardEntry]]:
     """The part of history and ranking that ``detail`` shows; the latest round and the own team always stay."""
-    shown = list(records) if detail.rounds is None else list(records[-max(detail.rounds, 1) :])
     teams = [
         entry.model_copy(update={"team_name": one_line(entry.team_name)})
-        for entry in ranking
-        if detail.teams is None or entry.rank <= detail.teams or entry.team_id == team_id
+        for entry in _leading(ranking, team_id, detail)
     ]
-    return [_shortened(record, detail, texts) for record in shown], teams
+    return [_shortened(record, detail, texts) for record in _newest(records, detail)], teams
+
+
+def _most(config: RoundPromptConfig) -> Detail:
+    return Detail(rounds=config.max_submission_history_items, teams=config.max_leaderboard_display_teams)
+
+
+def _newest(rounds: Sequence[T], detail: Detail) -> list[T]:
+    return list(rounds) if detail.rounds is None else list(rounds[-max(detail.rounds, 1) :])
+
+
+def _leading(ranking: Sequence[LeaderboardEntry], team_id: str, detail: Detail) -> list[LeaderboardEntry]:
+    return [
+        entry for entry in ranking if detail.teams is None or entry.rank <= detail.teams or entry.team_id == team_id
+    ]
 
 
 def _shortened(record: SubmissionRecord, detail: Detail, texts: Texts) -> SubmissionRecord:

@@ -176,8 +176,9 @@ def _team_builder(
     strategy: PromptBuilder | TeamPromptBuilder | None,
     template_dir: Path | None,
 ) -> TeamPromptBuilder:
+    config = own.settings.round_prompt
+    if isinstance(strategy, PromptBuilder):
+        return StrategyPromptBuilder(strategy, config=config)
     if strategy is None and template_dir is not None:
-        strategy = Jinja2PromptBuilder(template_dir, own.settings.round_prompt, texts=own.texts)
-    if strategy is None:
-        return own
-    return StrategyPromptBuilder(strategy) if isinstance(strategy, PromptBuilder) else strategy
+        return StrategyPromptBuilder(Jinja2PromptBuilder(template_dir, config, texts=own.texts))
+    return strategy or own
