@@ -251,7 +251,7 @@ async def test_a_connection_is_reset_where_it_was_told_to(
 
 
 @pytest.mark.parametrize("kind", ["reset_before_headers", "reset_after_headers", "reset_in_body"])
-def test_a_reset_is_a_reset_and_no_goodbye(kind: FaultKind) -> None:
+def test_a_reset_is_a_reset_and_no_goodbye(kind: FaultKind, caplog: pytest.LogCaptureFixture) -> None:
     content = json.dumps(chat()).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n".encode()
     with ModelServer() as server, socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
@@ -259,6 +259,8 @@ def test_a_reset_is_a_reset_and_no_goodbye(kind: FaultKind) -> None:
         connection.sendall(head + content)
         with pytest.raises(ConnectionResetError):
             _read_all(connection)
+        assert server.bill.total.aborted == 1
+    assert caplog.text == ""
 
 
 def _read_all(connection: socket.socket) -> None:
@@ -441,8 +443,10 @@ async def test_a_call_that_fails_spends_no_scripted_answer(http: aiohttp.ClientS
     assert (texts[0], texts[2:]) == ("", ["first", "second"])
 
 
-def test_an_unknown_fault_or_share_is_refused_at_once() -> None:
+def test_an_unknown_fault_a_wrong_share_and_a_call_that_never_comes_are_refused_at_once() -> None:
     with pytest.raises(ValueError, match="unknown fault '418'"):
         ModelServer().fault(418)
     with pytest.raises(ValueError, match="share"):
         ModelServer().fault(500, share=30)
+    with pytest.raises(ValueError, match="at counts calls from 1, and 0 is none of them"):
+        ModelServer().fault(500, at=(2, 0))

@@ -87,7 +87,9 @@ async def _reset(request: web.BaseRequest, payload: Payload, manner: FaultKind) 
     if manner != "reset_before_headers":
         await asyncio.sleep(_MOMENT)
     _abort(request.transport)
-    raise ConnectionResetError("reset on demand")
+    # As the lost connection would in a moment, but before the client can look at the bill. Any other exception would be
+    # logged, with its traceback, as a bug of the server.
+    raise asyncio.CancelledError
 
 
 def _abort(transport: asyncio.Transport | None) -> None:

@@ -87,6 +87,8 @@ class Fault:
             raise ValueError(f"unknown fault {self.kind!r}: known are {', '.join(FAULT_KINDS)}")
         if not 0 <= self.share <= 1:
             raise ValueError(f"share must be from 0 to 1, not {self.share!r}")
+        if any(number < 1 for number in self.at):
+            raise ValueError(f"at counts calls from 1, and {min(self.at)!r} is none of them")
 
     @property
     def changes_the_answer(self) -> bool:
