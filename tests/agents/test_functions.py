@@ -170,6 +170,36 @@ async def test_a_number_that_is_none_in_the_arguments_does_not_take_the_member_d
     assert use.arguments == {"item": "tea", "count": "NaN"}
 
 
+async def test_a_member_whose_model_calls_tools_without_end_fails_in_our_own_words(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    calls = [ToolCall("price", {"item": f"tea {number}"}) for number in range(60)]
+    submission = submission_of(await arena_with(tmp_path, server, functions("price"), *calls).play())
+    words = "loop:member-alpha: no usable answer: the model was asked 50 times and still called tools"
+    assert submission.error_message == words
+    assert (submission.usage.requests, submission.usage.tool_calls) == (50, 50)
+
+
+async def test_a_leader_that_calls_members_without_end_fails_in_our_own_words(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = arena_with(tmp_path, server, "")
+    server.on("leader-alpha", lambda call: ToolCall("delegate_to_m1", {"task": f"task {len(call.tool_results)}"}))
+    [failed] = (await arena.play()).told("RoundFailed")
+    words = "the leader gave no usable answer: the model was asked 50 times and still called tools"
+    assert failed.reason == words
+
+
+async def test_a_leader_that_knows_no_tool_is_told_without_advice_it_cannot_follow(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = arena_with(tmp_path, server, "")
+    server.on("leader-alpha", lambda _: ToolCall("nobody", {}))
+    [failed] = (await arena.play()).told("RoundFailed")
+    assert failed.reason.startswith("the leader gave no usable answer: Tool 'nobody' exceeded max retries count of 3")
+    assert "onsider" not in failed.reason
+
+
 async def test_a_member_that_fails_has_used_what_was_counted_for_it(tmp_path: Path, server: ModelServer) -> None:
     arena = arena_with(tmp_path, server, functions("price"))
     server.on("member-alpha", lambda call: "" if call.tool_results else ToolCall("price", {"item": "tea"}))

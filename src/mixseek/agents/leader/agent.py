@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 from pydantic_ai import Agent, ModelMessage, ModelResponse, RunContext, Tool, UserContent
-from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
 
+from mixseek.agents.in_vain import LIMITS, NO_ANSWER, why_in_vain
 from mixseek.agents.leader.structured import UnfitAnswerError, ask_again, schema_words, structured
 from mixseek.agents.member.asking import Given, ask_member
 from mixseek.agents.member.base import BaseMemberAgent
@@ -135,9 +135,11 @@ class Leader:
             return answered
         try:
             asked = message(prompt, beside)
-            result = await self._agent.run(asked, message_history=list(history) or None, deps=current)
-        except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
-            raise SubmissionError(f"the leader gave no usable answer: {error}") from error
+            result = await self._agent.run(
+                asked, message_history=list(history) or None, deps=current, usage_limits=LIMITS
+            )
+        except NO_ANSWER as error:
+            raise SubmissionError(f"the leader gave no usable answer: {why_in_vain(error)}") from error
         if not result.output.strip():
             raise SubmissionError("the leader gave an empty answer")
         return _Answered(result.output, result.all_messages())

@@ -8,9 +8,11 @@ from pydantic_ai import Agent
 from pydantic_ai.capabilities import AgentCapability
 from pydantic_ai.toolsets import AbstractToolset
 
+from mixseek.agents.in_vain import LIMITS, NO_ANSWER, why_in_vain
 from mixseek.agents.member.base import BaseMemberAgent
 from mixseek.agents.member.mcp import McpServer, start_all, stop_all
 from mixseek.agents.member.tools import MAX_RESULT_CHARS, ToolWatch, function_tools, refuse_equal_names
+from mixseek.errors import ModelOutputError
 from mixseek.llm import current_hub, messages_to_json, model_settings, usage_record
 from mixseek.records import MemberAgentResult
 
@@ -80,7 +82,10 @@ class PlainMemberAgent(BaseMemberAgent):
         if self._agent is None:
             await self.initialize()
         assert self._agent is not None  # noqa: S101  # initialize() made it
-        result = await self._agent.run(task)
+        try:
+            result = await self._agent.run(task, usage_limits=LIMITS)
+        except NO_ANSWER as error:
+            raise ModelOutputError(f"no usable answer: {why_in_vain(error)}", model=self.config.model) from error
         return MemberAgentResult.success(
             result.output,
             self.agent_name,
