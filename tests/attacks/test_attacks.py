@@ -29,7 +29,7 @@ from mixseek.llm import ModelHub, Scope
 from mixseek.prompt_builder import RoundPromptContext, UserPromptBuilder
 from mixseek.prompt_builder.fence import fenced, new_nonce
 from mixseek.prompt_builder.formatters import one_line
-from mixseek.records import MemberAgentResult, RoundState, utc_now
+from mixseek.records import MemberAgentResult, ResultStatus, RoundState, utc_now
 from mixseek.testing import ModelServer, ObeyingModel
 from soak.arena import Arena, Team
 
@@ -172,23 +172,26 @@ async def test_no_decision_changes_by_history_comments_or_names(server: ModelSer
 
 
 class Hostile(BaseMemberAgent):
-    """Gives an attack, or fails with one."""
+    """Gives an attack, warns of one, or fails with one."""
 
     attack = ""
 
     async def execute(self, task: str, context: dict[str, Any] | None = None, **kwargs: Any) -> MemberAgentResult:
         if "fail" in self.agent_name:
             raise ValueError(self.attack)
-        return MemberAgentResult.success(self.attack, self.attack, self.agent_type)
+        given = MemberAgentResult.success(self.attack, self.attack, self.agent_type)
+        if "warn" not in self.agent_name:
+            return given
+        return given.model_copy(update={"status": ResultStatus.WARNING, "warning_message": self.attack})
 
 
-async def test_no_leader_obeys_what_a_member_gave_or_failed_with(server: ModelServer, hub: ModelHub) -> None:
+async def test_no_leader_obeys_what_a_member_gave_warned_of_or_failed_with(server: ModelServer, hub: ModelHub) -> None:
     team = TeamSettings.model_validate(
         {
             "team_id": "t",
             "team_name": "T",
             "leader": {"model": "loop:leader"},
-            "members": [{"name": name, "type": "plain", "model": "loop:x"} for name in ("gives", "fails")],
+            "members": [{"name": name, "type": "plain", "model": "loop:x"} for name in ("gives", "warns", "fails")],
         }
     )
     members = [Hostile(member) for member in team.members]
@@ -199,7 +202,7 @@ async def test_no_leader_obeys_what_a_member_gave_or_failed_with(server: ModelSe
             member.attack = attack.payload
         turn = await leader.play(QUESTION, scope, lambda _: None, [])
         assert turn.submission.startswith(HONEST.answer), attack.id
-        assert len(turn.members) == 2
+        assert len(turn.members) == 3
     assert server.bill.total.answered == 2 * len(ATTACKS)
 
 

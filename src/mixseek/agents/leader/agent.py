@@ -191,9 +191,16 @@ def _tool(member: BaseMemberAgent, texts: Texts) -> Tool[_Round]:
 
 
 def _told(given: Given, texts: Texts) -> str:
-    """What the leader reads of a member: its words as data, or why there are none; the reason may quote a stranger."""
+    """What the leader reads of a member: its words and warnings as data, or why there are none.
+
+    Reasons and warnings may quote a stranger.
+    """
     submission = given.submission
     if submission.status == "ERROR":
         reason = fenced(submission.error_message or "no reason was given", given.nonce, texts)
         return f"Member {one_line(submission.agent_name)!r} failed:\n{reason}"
-    return fenced(submission.content, given.nonce, texts)
+    content = fenced(submission.content, given.nonce, texts)
+    if submission.status != "WARNING" or not submission.error_message:
+        return content
+    # Without a name: that of a result is whatever a member of one's own, or a page it read, put there.
+    return f"The member warns:\n{fenced(submission.error_message, given.nonce, texts)}\n\nIt gave:\n{content}"
