@@ -21,7 +21,6 @@ from mixseek.cli.output import (
     write_whole_answers,
 )
 from mixseek.errors import MixSeekError
-from mixseek.strangers import is_anything_left
 
 __all__ = ["main"]
 
@@ -42,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             code = _run(arguments)
     except typer.Exit as ended:  # nobody reads the message
         code = ended.exit_code
-    if is_anything_left():
+    # Looked up, not imported: a command that asked nobody has no use for it, nor for the event loop it brings along.
+    strangers = sys.modules.get("mixseek.strangers")
+    if strangers is not None and strangers.is_anything_left():
         _end_at_once(code)
     sys.exit(code)
 
