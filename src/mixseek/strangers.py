@@ -115,16 +115,14 @@ async def _told_if_left(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]
     return left
 
 
-_left: list[int] = []
-"""How many of each loop that was closed were left behind."""
+# --- the end of a program ---------------------------------------------------------------------------------------------
+
+_something_is_left = threading.Event()
 
 
 def is_anything_left() -> bool:
     """Whether code of others still runs that nobody waits for."""
-    return bool(_left)
-
-
-# --- the end of a program ---------------------------------------------------------------------------------------------
+    return _something_is_left.is_set()
 
 
 class LeavableThreads(ThreadPoolExecutor):
@@ -165,12 +163,13 @@ class LeavableThreads(ThreadPoolExecutor):
             thread.join(max(0.0, ends - time.monotonic()))
         left = sum(thread.is_alive() for thread in self._threads_started) if wait else 0
         if left:
-            _left.append(left)
+            _something_is_left.set()
             logger.warning("left in threads, since nothing ends them: %s", counted(left, "call"))
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+            del job  # what it was given, before the next wait
             with self._guard:
                 self._idle += 1
 
@@ -204,7 +203,7 @@ def leave_behind(runner: asyncio.Runner) -> None:
     for task in runner.run(_told_if_left(tasks)):
         asyncio._unregister_task(task)
         _keep_for_ever(task)
-        _left.append(1)
+        _something_is_left.set()
 
 
 def _keep_for_ever(task: asyncio.Task[Any]) -> None:
