@@ -246,6 +246,16 @@ def test_a_dry_run_asks_nobody_writes_nothing_and_knows_what_was_answered(played
     assert (plan.calls, plan.reused_calls) == (0, 8)
 
 
+@pytest.mark.parametrize("judge", ["", f"{SAME}weight = 0\n"])
+def test_a_dry_run_counts_calls_also_where_no_judge_counts(played: Arena, judge: str) -> None:
+    weight = "weight = 1\n" if judge else ""
+    in_code = f'[[metrics]]\nname = "Says"\ntype = "Terms"\noptions = {{required = ["beta"]}}\n{weight}'
+    file = _evaluator(played, f"{judge}{in_code}")
+    [line] = asyncio.run(list_executions(Workspace.locate(played.root)))
+    plan = asyncio.run(plan_rejudging(line.execution_id, file, played.root))
+    assert (plan.submissions, plan.calls, plan.reused_calls) == (4, 0, 4 if judge else 0)
+
+
 def test_the_execution_stays_as_it_is_and_the_judges_calls_leave_with_it(played: Arena) -> None:
     tables = ("leader_board", "round_status", "model_usage", "execution_summary")
     before = {table: played.rows(table) for table in tables}

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -180,14 +180,15 @@ class Evaluator:
             return await _all([_scored_or_failed(weighed, request) for weighed in self._metrics])
 
     def weigh(self, scores: Sequence[MetricScore]) -> float | None:
-        """The weighted mean of all metrics' scores; None if it is no finite number.
+        """The weighted mean of all metrics' scores; None if it is no finite number, or if no metric counts.
 
         Rounded far below what anyone scores, because a mean of numbers like 1/3 may miss its value by 1e-14: a perfect
         submission would not reach a target of 100, and equal teams would not tie.
         """
         weighted = sum(weighed.weight * score.score for weighed, score in zip(self._metrics, scores, strict=True))
-        # Weights may miss 1 by a thousandth, which must not make 100.05 out of 100.
-        mean = weighted / sum(weighed.weight for weighed in self._metrics)
+        # Weights may miss 1 by a thousandth, which must not make 100.05 out of 100; those of judges alone may be none.
+        whole = sum(weighed.weight for weighed in self._metrics)
+        mean = weighted / whole if whole else nan
         return round(mean, _DIGITS_OF_A_SCORE) if isfinite(mean) else None
 
     @property
