@@ -1,5 +1,6 @@
 """What is printed of a run when it is over: leader board, scores by round, bill, and the best answer."""
 
+import re
 import shlex
 import shutil
 import sys
@@ -20,6 +21,8 @@ Scores = Mapping[str, Mapping[int, float | None]]
 """For each team the scores of its rounds by their number."""
 
 _NARROWEST = 40
+_BUDGET = re.compile(r"\(max_\w+ of \[(?:team\.)?budget\]\)")
+"""How a purse names the limit that was in the way."""
 
 
 def print_summary(
@@ -55,8 +58,11 @@ def tell_of_interruption(summary: ExecutionSummary, *, has_begun: bool, workspac
 def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None) -> None:
     """Say on standard error how teams that failed can go on."""
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
-    warn(f"mixseek: {failed} on with this, and nothing is paid for twice:")
-    warn(_command("resume", summary, workspace))
+    # With the limit as it is they would only fail again.
+    has_met_limit = all(_BUDGET.search(team.error_message) for team in summary.failed_teams_info)
+    first = "with a larger limit " if has_met_limit else ""
+    warn(f"mixseek: {first}{failed} on with this, and nothing is paid for twice:")
+    warn(_command("resume", summary, workspace) + (" --accept-changes" if has_met_limit else ""))
 
 
 def _command(verb: str, summary: ExecutionSummary, workspace: str | None) -> str:
