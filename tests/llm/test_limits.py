@@ -102,17 +102,19 @@ async def test_places_are_given_to_no_more_than_there_are() -> None:
 
 
 async def test_one_place_and_a_pace_wait_for_each_other_no_longer_than_they_must() -> None:
-    line = Lane(time.monotonic, Lock())
+    line, served = Lane(time.monotonic, Lock()), set[int]()
     line.hold_to(1, 50)
 
     async def call(number: int) -> None:
         await line.enter(Passage(number % 3, "m"), asyncio.sleep)
         await asyncio.sleep(0.005)
+        served.add(number)
         line.leave()
 
     # Twelve calls take a quarter of a second; whoever misses that there is room looks up after five.
     async with asyncio.timeout(4):
         await asyncio.gather(*(call(number) for number in range(12)))
+    assert served == set(range(12))
 
 
 @pytest.mark.parametrize("watch", [0, 1, 2])
