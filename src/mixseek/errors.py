@@ -292,6 +292,9 @@ class RoundTimeoutError(RunError, TimeoutError):
 class TeamTimeoutError(RunError, TimeoutError):
     """All rounds of a team together took longer than the team's limit."""
 
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"all rounds together took longer than {seconds:g} s")
+
 
 class BudgetExhaustedError(RunError):
     """The purse of the run or of the team cannot pay for what was to be done; what is done counts."""

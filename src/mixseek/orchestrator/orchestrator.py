@@ -592,7 +592,10 @@ class _Execution:
             try:
                 left = deadline + controller.stood_still - time.monotonic()
                 return await controller.run_round(self._task.user_prompt, left)
-            except (TeamTimeoutError, NoResultError, BudgetExhaustedError, PlaceLostError):
+            except TeamTimeoutError as error:
+                # The last try had only what was left of it.
+                raise TeamTimeoutError(self._task.timeout_seconds) from error
+            except (NoResultError, BudgetExhaustedError, PlaceLostError):
                 raise
             except Exception as error:
                 if _could_not_be_stored(error):

@@ -180,7 +180,6 @@ class RoundController:
         self._unscored_entry: LeaderBoardEntry | None = None
         self._exit_reason: ExitReason = "max_rounds_reached"
         self._attempt = 0
-        self._began = 0.0
         self._user_prompt = task.user_prompt
         self.ran_out_because: str | None = None
         """What its budget could not pay for in the middle of a round that was broken off."""
@@ -243,7 +242,7 @@ class RoundController:
         self._attempt += 1
         self._user_prompt = user_prompt
         self._run.purses.start(self._team.team_id)
-        limit, whole = PatientTimeout(timeout_seconds), self._whole_time(timeout_seconds)
+        limit = PatientTimeout(timeout_seconds)
         try:
             # Around the limit: letting go of what was taken has a limit of its own, and costs nobody a result.
             async with AsyncExitStack() as taken:
@@ -258,18 +257,11 @@ class RoundController:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise TeamTimeoutError(f"all rounds together took longer than {whole:g} s") from error
+            raise TeamTimeoutError(timeout_seconds) from error
         finally:
             self.stood_still += limit.stood_still
             # A further try is a new one: it is told how things stand by then.
             self._prompts.reuse = self._run.replays
-
-    def _whole_time(self, left: float) -> float:
-        """The time of all tries together, in whole seconds as it is set, if ``left`` is what remains of that."""
-        now = time.monotonic()
-        self._began = self._began or now
-        unused = self._task.timeout_seconds - (now - self._began - self.stood_still + left)
-        return self._task.timeout_seconds if 0 <= unused < 1 else left
 
     async def run_round_with_timeout(self, user_prompt: str, timeout_seconds: float) -> RoundResult:
         """:meth:`run_round` with what it consumed and how long it took."""
