@@ -52,18 +52,6 @@ class Ran(NamedTuple):
 Run = Callable[..., Ran]
 
 
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running_server: ModelServer) -> ModelServer:
-    running_server.reset()
-    return running_server
-
-
 @pytest.fixture
 def workspace(tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "workspace"

@@ -17,18 +17,6 @@ LENGTH = '[[metrics]]\nname = "Length"\noptions = {maximum = 1000}\n'
 SECRET = "sesame-123456"
 
 
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running_server: ModelServer) -> ModelServer:
-    running_server.reset()
-    return running_server
-
-
 @pytest.fixture
 def workspace(tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_workspace(tmp_path, teams=2, max_rounds=1, base_url=server.base_url, judgment="judge_on_final_round = false")

@@ -5,7 +5,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +42,9 @@ class Loud(BaseMetric):
 SAFETY_SECONDS = 60
 
 
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[ModelServerProcess]:
-    with ModelServerProcess() as server:
-        yield server
-
-
 @pytest.fixture
-def server(running_server: ModelServerProcess) -> ModelServerProcess:
-    running_server.reset()
-    return running_server
+def server(server_process: ModelServerProcess) -> ModelServerProcess:
+    return server_process
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,18 +23,6 @@ class Ran(NamedTuple):
 
 
 Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running_server: ModelServer) -> ModelServer:
-    running_server.reset()
-    return running_server
 
 
 @pytest.fixture

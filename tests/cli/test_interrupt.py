@@ -45,16 +45,9 @@ agent_class = "Sleeper"
 """
 
 
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[ModelServerProcess]:
-    with ModelServerProcess() as server:
-        yield server
-
-
 @pytest.fixture
-def server(running_server: ModelServerProcess) -> ModelServerProcess:
-    running_server.reset()
-    return running_server
+def server(server_process: ModelServerProcess) -> ModelServerProcess:
+    return server_process
 
 
 def _command(workspace: Path, *arguments: str) -> list[str]:

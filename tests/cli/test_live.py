@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,9 @@ from tests.terminals import Terminal
 TASK = "What is bamboo for?"
 
 
-@pytest.fixture(scope="module")
-def running_server() -> Iterator[ModelServerProcess]:
-    with ModelServerProcess() as server:
-        yield server
-
-
 @pytest.fixture
-def server(running_server: ModelServerProcess) -> ModelServerProcess:
-    running_server.reset()
-    return running_server
+def server(server_process: ModelServerProcess) -> ModelServerProcess:
+    return server_process
 
 
 def _command(workspace: Path, *arguments: str) -> list[str]:
