@@ -397,7 +397,7 @@ def _bounds(field: _Field) -> str:
     callback = max(case.longest_callback for case in (field.memory, field.stored))
     cpu = max(case.longest_callback_cpu for case in (field.memory, field.stored))
     return (
-        f"  {field.teams} teams: peak memory {memory:.0f} MB ({files:.0f} MB of it pages of files),"
+        f"  {field.teams} teams: peak memory {memory:.1f} MB ({files:.1f} MB of it pages of files),"
         f" aim <= {MOST_MEGABYTES} MB;"
         f" longest callback {callback * 1e3:.0f} ms ({cpu * 1e3:.0f} ms of CPU),"
         f" aim <= {LONGEST_CALLBACK_SECONDS * 1e3:.0f} ms"
