@@ -17,6 +17,17 @@ def _tokens(count: int) -> Spend:
     return Spend(tokens=count, requests=1)
 
 
+def _expect(purses: Purses, team_id: str, guess: Spend) -> None:
+    purses.guess(team_id, guess)
+    purses.expect(team_id)
+
+
+async def _play_round(purses: Purses, team_id: str, used: Spend) -> None:
+    await purses.begin_round(team_id)
+    (await purses.reserve(team_id, used)).settle(used)
+    purses.round_finished(team_id)
+
+
 async def test_what_is_reserved_is_not_there_for_others_until_it_is_settled() -> None:
     purses = _purses(max_tokens=100)
     first = await purses.reserve("a", _tokens(80))
@@ -109,7 +120,7 @@ async def test_a_call_is_paid_from_the_purse_of_its_team_and_from_that_of_the_ru
 async def test_calls_of_others_leave_what_a_round_has_earmarked() -> None:
     purses = _purses(max_tokens=100)
     for team in ("a", "b"):
-        purses.expect(team, _tokens(0))
+        _expect(purses, team, _tokens(0))
     await purses.begin_round("a")
     (await purses.reserve("a", _tokens(20))).settle(_tokens(20))
     purses.round_finished("a")
@@ -123,7 +134,7 @@ async def test_calls_of_others_leave_what_a_round_has_earmarked() -> None:
 async def test_another_round_leaves_a_first_one_for_every_team_that_has_not_begun() -> None:
     purses = _purses(max_requests=3)
     for team in ("a", "b", "c"):
-        purses.expect(team, Spend(requests=1))
+        _expect(purses, team, Spend(requests=1))
     await purses.begin_round("a")
     (await purses.reserve("a", _tokens(1))).settle(_tokens(1))
     purses.round_finished("a")
@@ -136,10 +147,80 @@ async def test_another_round_leaves_a_first_one_for_every_team_that_has_not_begu
         (await purses.reserve(team, _tokens(1))).settle(_tokens(1))
 
 
+async def test_how_far_guesses_were_off_in_first_rounds_tells_what_those_of_other_teams_may_take() -> None:
+    purses = _purses(max_tokens=1_000)
+    for team, guess in (("small", 100), ("large", 2_000)):
+        _expect(purses, team, _tokens(guess))
+    await _play_round(purses, "small", _tokens(30))
+    # 30 are used and 600 are left for the first round of the large team; another one needs 45, and room for a call.
+    [purse] = purses.of("small")
+    purse.learn_bound(_tokens(325))
+    assert purses.shortage("small") is None
+    purse.learn_bound(_tokens(326))
+    assert "up to 971 would be needed" in (purses.shortage("small") or "")
+
+
+async def test_a_guess_that_was_too_low_for_one_team_is_raised_for_another_in_the_middle_of_its_first_round() -> None:
+    purses = _purses(max_tokens=4_000)
+    for team, guess in (("small", 100), ("large", 1_000)):
+        _expect(purses, team, _tokens(guess))
+    await purses.begin_round("large")
+    await _play_round(purses, "small", _tokens(300))
+    # Three times what was guessed: up to 3,000 for the large one, beside 300 that are used, 450, and 300 for a call.
+    another = asyncio.create_task(purses.begin_round("small"))
+    await asyncio.sleep(0)
+    assert not another.done()
+    (await purses.reserve("large", _tokens(300))).settle(_tokens(300))
+    purses.leave("large")
+    await another
+
+
+async def test_a_further_round_waits_for_first_ones_and_is_refused_when_these_leave_too_little() -> None:
+    purses = _purses(max_requests=5)
+    for team, guess in (("a", 2), ("b", 4)):
+        _expect(purses, team, Spend(requests=guess))
+    await purses.begin_round("a")
+    first = asyncio.create_task(purses.begin_round("b"))
+    await asyncio.sleep(0)
+    for _ in range(2):
+        (await purses.reserve("a", _tokens(1))).settle(_tokens(1))
+    purses.round_finished("a")
+    assert purses.shortage("a") is None, "there may be enough when the first round of the other is over"
+    further = asyncio.create_task(purses.begin_round("a"))
+    async with asyncio.timeout(30):
+        await first
+    for _ in range(2):
+        (await purses.reserve("b", _tokens(1))).settle(_tokens(1))
+    assert not further.done()
+    purses.round_finished("b")
+    with pytest.raises(BudgetExhaustedError, match="4 of 5 calls are used, and up to 2 would be needed"):
+        await further
+
+
+async def test_nobody_waits_for_a_team_that_has_not_come_to_its_first_round() -> None:
+    purses = _purses(max_requests=5)
+    for team, guess in (("a", 1), ("b", 4)):
+        _expect(purses, team, Spend(requests=guess))
+    await _play_round(purses, "a", _tokens(1))
+    # The other may wait for the place that this one has.
+    assert "1 of 5 calls are used, and up to 5 would be needed" in (purses.shortage("a") or "")
+    with pytest.raises(BudgetExhaustedError):
+        await purses.begin_round("a")
+
+
+async def test_what_costs_nothing_says_nothing_of_what_others_cost() -> None:
+    purses = _purses(max_cost_usd=1.0)
+    for team, guess in (("free", 0.0), ("dear", 0.9)):
+        _expect(purses, team, Spend(guess, 100, 1))
+    await _play_round(purses, "free", _tokens(30))
+    purses.learn_bound("free", Spend(0.2))
+    assert purses.shortage("free") is not None
+
+
 async def test_a_first_round_that_may_be_too_dear_waits_for_those_of_others_and_is_played_in_any_case() -> None:
     purses = _purses(max_requests=5)
     for team in ("a", "b"):
-        purses.expect(team, Spend(requests=4))
+        _expect(purses, team, Spend(requests=4))
     await purses.begin_round("a")
     waiting = asyncio.create_task(purses.begin_round("b"))
     await asyncio.sleep(0)
@@ -183,7 +264,7 @@ async def test_rounds_of_another_process_teach_what_rounds_of_this_one_would() -
     )
     for purses in (played, resumed):
         for team in ("a", "b", "c", "d"):
-            purses.expect(team, _tokens(100))
+            _expect(purses, team, _tokens(100))
     played.start()
     for used in (100, 1_500):
         await played.begin_round("a")

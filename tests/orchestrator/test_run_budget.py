@@ -90,6 +90,19 @@ async def test_a_budget_of_money_is_kept_by_all_teams_together_and_everyone_has_
     assert 0.005 < _billed(server) <= 0.014
 
 
+@pytest.mark.parametrize("rounds_of_alpha", [1, 2])
+async def test_further_rounds_of_a_small_team_wait_for_the_first_of_a_large_one_and_have_what_that_leaves(
+    tmp_path: Path, server: ModelServer, rounds_of_alpha: int
+) -> None:
+    # Two calls a round, and six: what a small team took says little of a large one.
+    teams, allowed = [Team("alpha", members=0), Team("beta", members=3)], 2 * rounds_of_alpha + 6
+    played = await _arena(tmp_path, server, f"max_requests = {allowed}", teams).play()
+    assert played.summary.failed_teams_info == []
+    assert [_rounds(played, team) for team in ("alpha", "beta")] == [rounds_of_alpha, 1]
+    assert {entry.exit_reason for entry in played.summary.team_results} == {"budget_exhausted"}
+    assert server.bill.total.requests == allowed
+
+
 async def test_the_longest_answer_is_told_to_the_model_and_its_own_setting_is_stronger(
     tmp_path: Path, server: ModelServer
 ) -> None:
@@ -308,6 +321,22 @@ async def test_a_budget_ends_a_run_that_was_stopped_where_it_ends_one_that_was_n
         ends.append((best.round_number, best.exit_reason, server.bill.total.requests - before))
     assert ends[0] == ends[1]
     assert ends[0][2] > 10
+
+
+async def test_what_an_ended_team_took_of_its_guess_is_known_after_a_resume(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    ends = []
+    for is_stopped in (False, True):
+        one_by_one = "max_rounds = 2\nmin_rounds = 1\nmax_concurrent_teams = 1\n"
+        budget = "max_tokens = 9000\nmax_output_tokens = 500"
+        arena = _arena(tmp_path / str(is_stopped), server, budget, BOTH, orchestrator=one_by_one)
+        stopped_at = ("RoundFinished", 1)
+        summary = await (_stopped_and_resumed(arena, stopped_at) if is_stopped else arena.build().execute(TASK))
+        ends.append([(row["team_id"], row["round_number"]) for row in arena.rows("leader_board")])
+        assert len(summary.team_results) == 2
+    assert ends[0] == ends[1]
+    assert ("alpha", 2) in ends[0]
 
 
 async def _stopped_and_resumed(arena: Arena, stopped_at: tuple[str, int]) -> ExecutionSummary:
