@@ -103,6 +103,35 @@ async def test_further_rounds_of_a_small_team_wait_for_the_first_of_a_large_one_
     assert server.bill.total.requests == allowed
 
 
+def _with_search(root: Path, server: ModelServer, provider: str, settings: str = "") -> Arena:
+    """A team whose member searches; the provider ``wide`` has a search of its own."""
+    member = f'[[team.members]]\nname = "searcher"\ntype = "web_search"\nmodel = "{provider}:gpt-5"\n'
+    member += f'description = "searches"\n[team.members.tool_settings.web_search]\n{settings}\n'
+    budget = "max_tokens = 60000\nmax_output_tokens = 500"
+    arena = _arena(root, server, budget, [Team("alpha", members=0, extra=member)], orchestrator="max_rounds = 1\n")
+    with (root / "configs/providers.toml").open("a") as file:
+        file.write(f'[providers.wide]\nbase_url = "{server.base_url}"\napi = "responses"\n')
+    server.on("gpt-5", lambda call: f"help for: {call.prompt}")
+    return arena
+
+
+@pytest.mark.parametrize(("provider", "settings"), [("loop", ""), ("wide", 'backend = "local"')])
+async def test_nothing_is_set_aside_for_a_search_that_the_provider_is_not_offered(
+    tmp_path: Path, server: ModelServer, provider: str, settings: str
+) -> None:
+    played = await _with_search(tmp_path, server, provider, settings).play()
+    assert (played.failure("alpha"), _rounds(played, "alpha")) == (None, 1)
+
+
+async def test_a_refusal_names_what_is_set_aside_for_the_providers_own_search(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    told = (await _with_search(tmp_path, server, "wide").play()).failure("alpha") or ""
+    assert (
+        "would be needed, with 200,000 tokens for what the provider's own tools read (max_tokens of [budget])" in told
+    )
+
+
 async def test_the_longest_answer_is_told_to_the_model_and_its_own_setting_is_stronger(
     tmp_path: Path, server: ModelServer
 ) -> None:

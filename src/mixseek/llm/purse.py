@@ -152,6 +152,8 @@ class Purse:
     _on_their_way: int = 0
     _largest: Spend = NOTHING
     """The largest bound of any call so far, also of one that was refused; requests are left out."""
+    _most_found: int = 0
+    """The most tokens that a call reserved for what the provider's own tools read."""
     _came_to: dict[Limit, float] = field(default_factory=dict)
     """How often what was guessed of it a first round took, at most."""
     _earmarked: Spend = NOTHING
@@ -177,17 +179,21 @@ class Purse:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    async def reserve(self, team_id: str, bound: Spend) -> None:
-        """Take ``bound`` out of the purse, when it has as much; refused when it never will."""
+    async def reserve(self, team_id: str, bound: Spend, found: int = 0) -> None:
+        """Take ``bound`` out of the purse, when it has as much; refused when it never will.
+
+        So many tokens of it are for what is ``found`` by the provider's own tools, which a refusal tells of.
+        """
         self.learn_bound(bound)
+        self._most_found = max(self._most_found, found)
         if not self._line and self._takes(team_id, bound):
             return
-        self._refuse_for_ever(bound)
+        self._refuse_for_ever(bound, found)
         self._line.append(place := asyncio.Event())
         try:
             while not (self._line[0] is place and self._takes(team_id, bound)):
                 if self._line[0] is place and not self._on_their_way:
-                    raise BudgetExhaustedError(self._words(self._committed(team_id) + bound, "the next call"))
+                    raise BudgetExhaustedError(self._words(self._committed(team_id) + bound, "the next call", found))
                 await self._woken(place)
         finally:
             self._line.remove(place)
@@ -229,9 +235,9 @@ class Purse:
         """What is gone, and what is set aside for the rounds of others."""
         return self.used + _sum(one.round.set_aside for one in self._others(team_id) if one.round)
 
-    def _refuse_for_ever(self, bound: Spend) -> None:
+    def _refuse_for_ever(self, bound: Spend, found: int) -> None:
         if not self._has_room_for(self.used + bound):
-            raise BudgetExhaustedError(self._words(self.used + bound, "the next call"))
+            raise BudgetExhaustedError(self._words(self.used + bound, "the next call", found))
 
     # --- rounds -------------------------------------------------------------------------------------------------------
 
@@ -303,7 +309,7 @@ class Purse:
             not_begun = (one for one in others if one.is_expected and one.round is None and one.dearest is None)
             committed += _sum(map(self._expects, not_begun))
         needed = committed + self._expects(team) + self._largest
-        return None if self._has_room_for(needed) else self._words(needed, "another round")
+        return None if self._has_room_for(needed) else self._words(needed, "another round", self._most_found)
 
     def _finish_round(self, team_id: str) -> None:
         """What was used after a round was finished, by its judgment, belongs to it; one that failed is begun again."""
@@ -438,16 +444,18 @@ class Purse:
             self._told.add(limit)
             self.tell(LowPurse(self.team_id, limit, used, allowed))
 
-    def _words(self, needed: Spend, what: str) -> str:
+    def _words(self, needed: Spend, what: str, found: int) -> str:
         limit = self._scarce(needed)
         if limit is None:
             return f"{self._owner} cannot pay for {what}"
         used, allowed = self.used.of(limit), getattr(self.limits, limit)
         more = max(0.0, needed.of(limit) - used)
         are = "is" if allowed == 1 else "are"
+        with_tools = f", with {found:,} tokens for what the provider's own tools read" if found else ""
         return (
             f"{self._owner} cannot pay for {what}: {limit_words(limit, allowed, used)} {are} used, "
-            f"and up to {amount_words(limit, more)} would be needed ({self._key(limit)})"
+            f"and up to {amount_words(limit, more)} would be needed"
+            f"{with_tools if limit != 'max_requests' else ''} ({self._key(limit)})"
         )
 
     def _key(self, limit: Limit) -> str:
@@ -541,12 +549,12 @@ class Purses:
         given = (purse.limits.max_output_tokens for purse in self.of(team_id))
         return next((one for one in given if one is not None), DEFAULT_MAX_OUTPUT_TOKENS)
 
-    async def reserve(self, team_id: str, bound: Spend) -> Reservation:
-        """Take ``bound`` out of all purses of a team, or out of none."""
+    async def reserve(self, team_id: str, bound: Spend, found: int = 0) -> Reservation:
+        """Take ``bound`` out of all purses of a team, or out of none; see :meth:`Purse.reserve`."""
         taken: list[Purse] = []
         try:
             for purse in self.of(team_id):
-                await purse.reserve(team_id, bound)
+                await purse.reserve(team_id, bound, found)
                 taken.append(purse)
         except BaseException:
             Reservation(tuple(taken), team_id, bound).release()

@@ -48,6 +48,7 @@ from mixseek.llm.faults import costs_nothing, fault_of, is_remote, refuse_incomp
 from mixseek.llm.lanes import Passage, TooLongAPause
 from mixseek.llm.limits import Gate
 from mixseek.llm.prices import PriceList, no_price
+from mixseek.llm.providers_tools import most_found_tokens
 from mixseek.llm.purse import NOTHING, Purses, Reservation, Spend
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
 from mixseek.records import Usage, utc_now
@@ -123,6 +124,8 @@ class _Payment:
     team_id: str
     bound: Spend
     knows_price: bool
+    found: int
+    """How many tokens of it are for what the provider's own tools read."""
 
 
 class WatchedModel(WrapperModel):
@@ -278,11 +281,12 @@ class WatchedModel(WrapperModel):
         longest = settings.get("max_tokens") or purses.max_output_tokens(team_id)
         if purses.bounds_answers(team_id) and is_remote(self.wrapped):
             settings["max_tokens"] = longest
-        read = most_input_tokens(messages, parameters)
+        found = most_found_tokens(self.wrapped, parameters)
+        read = most_input_tokens(messages, parameters) + found
         price = self._prices.most(self._named, self.wrapped, read, longest)
         if price is None and purses.counts_money(team_id):
             raise ConfigurationError(no_price(self._named))
-        return _Payment(purses, team_id, Spend(price or 0.0, read + longest, 1), price is not None)
+        return _Payment(purses, team_id, Spend(price or 0.0, read + longest, 1), price is not None, found)
 
     @asynccontextmanager
     async def _paid(self, entry: _Entry | None, course: _Course) -> AsyncGenerator[None]:
@@ -313,7 +317,7 @@ class WatchedModel(WrapperModel):
 
     async def _reserved(self, payment: _Payment, entry: _Entry | None, course: _Course) -> Reservation:
         came = self._backoff.clock()
-        reservation = await payment.purses.reserve(payment.team_id, payment.bound)
+        reservation = await payment.purses.reserve(payment.team_id, payment.bound, payment.found)
         try:
             if not course.has_mark:
                 await self._note_start(entry, course, durable=True)

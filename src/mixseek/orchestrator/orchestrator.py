@@ -428,7 +428,7 @@ class _Execution:
             return
         size = len(self._task.user_prompt.encode()) + sum(one.size for one in self._task.attachments)
         for team in self._configured.teams:
-            taken = first_round(self._configured, team, size, self._run.hub.prices)
+            taken = first_round(self._configured, team, size, self._run.hub)
             self._run.purses.guess(team.team_id, Spend(taken.cost_usd or 0.0, taken.tokens, taken.calls))
 
     def when_lost(self, stop: Callable[[], None]) -> None:
