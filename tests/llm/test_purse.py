@@ -6,7 +6,7 @@ import pytest
 
 from mixseek.config.schema import BudgetSettings
 from mixseek.errors import BudgetExhaustedError
-from mixseek.llm.purse import LowPurse, Purses, Spend
+from mixseek.llm.purse import LowPurse, Purses, SetAsideError, Spend
 
 
 def _purses(told: list[LowPurse] | None = None, **limits: float) -> Purses:
@@ -145,6 +145,42 @@ async def test_calls_of_others_leave_what_a_round_has_earmarked() -> None:
         await purses.reserve("b", _tokens(60))
     (await purses.reserve("b", _tokens(50))).settle(_tokens(50))
     (await purses.reserve("a", _tokens(30))).settle(_tokens(30))
+
+
+async def _refused(purses: Purses, team_id: str, bound: Spend) -> SetAsideError:
+    with pytest.raises(SetAsideError) as refused:
+        await purses.reserve(team_id, bound)
+    return refused.value
+
+
+async def test_a_call_that_fits_but_for_what_is_set_aside_for_others_waits_until_their_round_is_over() -> None:
+    purses = _purses(max_tokens=100)
+    await _play_round(purses, "a", _tokens(20))
+    await purses.begin_round("a")  # half as much again as the round before: 30
+    await purses.begin_round("b")
+    waiting = asyncio.create_task((await _refused(purses, "b", _tokens(60))).wait())
+    (await purses.reserve("a", _tokens(10))).settle(_tokens(10))
+    await asyncio.sleep(0)
+    assert not waiting.done(), "the rest of the round is still set aside"
+    purses.leave("a")
+    await waiting
+    (await purses.reserve("b", _tokens(60))).release()
+
+
+async def test_of_teams_that_wait_for_the_rounds_of_each_other_the_last_is_refused_and_lets_the_others_go_on() -> None:
+    purses = _purses(max_tokens=130)
+    for team in ("a", "b"):
+        await _play_round(purses, team, _tokens(20))
+    for team in ("a", "b"):
+        await purses.begin_round(team)
+    first = asyncio.create_task((await _refused(purses, "a", _tokens(65))).wait())
+    await asyncio.sleep(0)
+    with pytest.raises(BudgetExhaustedError, match="40 of 130 tokens are used, and up to 95 would be needed"):
+        await (await _refused(purses, "b", _tokens(65))).wait()
+    assert not first.done()
+    purses.leave("b")
+    await first
+    (await purses.reserve("a", _tokens(65))).release()
 
 
 async def test_another_round_leaves_a_first_one_for_every_team_that_has_not_begun() -> None:

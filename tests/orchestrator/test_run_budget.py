@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -181,6 +182,44 @@ async def test_a_round_that_was_broken_off_costs_nobody_a_result_and_is_on_the_b
     told = {(line.round_number, line.role) for line in played.summary.bill}
     assert (2, "member") in told
     assert {(row["round_number"], row["role"]) for row in arena.rows("model_usage")} == told
+
+
+async def test_a_call_waits_for_what_is_set_aside_for_the_round_of_another_team_instead_of_breaking_off_its_own(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    rounds = "max_rounds = 2\nmin_rounds = 2\n"
+    arena = _arena(tmp_path, server, "max_tokens = 100000\nmax_output_tokens = 500", BOTH, orchestrator=rounds)
+    # Calls of both teams have to share one turn, but for two models that wait for each other here.
+    with (tmp_path / "configs/providers.toml").open("a") as file:
+        file.write(f'max_concurrency = 1\n[providers.wide]\nbase_url = "{server.base_url}"\n')
+    for number, model in enumerate(("member-alpha", "leader-beta")):
+        team = tmp_path / f"configs/agents/{number}.toml"
+        team.write_text(team.read_text().replace(f"loop:{model}", f"wide:{model}"))
+    beta_is_in_round_two, alpha_has_much = threading.Event(), threading.Event()
+
+    async def member_alpha(call: ModelCall) -> str:
+        if "round 2" not in call.prompt:
+            return f"help for: {call.prompt}"
+        await asyncio.to_thread(beta_is_in_round_two.wait, 30)
+        alpha_has_much.set()
+        return "help for: " + "long " * 10_000
+
+    async def leader_beta(call: ModelCall) -> Any:
+        if round_of(call) == 2:
+            beta_is_in_round_two.set()
+            await asyncio.to_thread(alpha_has_much.wait, 30)
+        if call.tool_results:
+            return arena.teams[1].answer(round_of(call))
+        return [ToolCall(call.tools[0].name, {"task": arena.teams[1].task(round_of(call))})]
+
+    # A dear first round of beta sets much aside for its second, which a call of alpha with a long prompt would need.
+    server.on("member-beta", lambda call: "help for: " + "long " * (8_000 if "round 1" in call.prompt else 1))
+    server.on("member-alpha", member_alpha)
+    server.on("leader-beta", leader_beta)
+    async with asyncio.timeout(60):
+        played = await arena.play()
+    assert [_rounds(played, team) for team in ("alpha", "beta")] == [2, 2]
+    assert {entry.exit_reason for entry in played.summary.team_results} == {"max_rounds_reached"}
 
 
 async def test_a_team_without_any_result_fails_and_says_why(tmp_path: Path, server: ModelServer) -> None:

@@ -8,8 +8,8 @@ attempt of a call reserves the most it can cost before it leaves, and settles af
 - a refusal that costs nothing gives everything back.
 
 Bounds are several times what calls turn out to cost. So a call that does not fit waits while others are on their way,
-for these will give back the most of what they reserved; it is refused when nothing is on its way any more. Time limits
-stand still meanwhile.
+for these will give back the most of what they reserved; it is refused when nothing is on its way any more. Where only
+what is set aside for rounds of others is in its way, it waits for these too. Time limits stand still meanwhile.
 
 Before a round a team *earmarks* what a round of its own costs, so that rounds are finished rather than broken off:
 calls of others leave that much in the purse. A first round is played in any case; where the purse is small it waits
@@ -38,6 +38,7 @@ __all__ = [
     "Purse",
     "Purses",
     "Reservation",
+    "SetAsideError",
     "Spend",
     "known_and_lost",
     "spent_by_round",
@@ -92,6 +93,19 @@ class LowPurse:
     limit: Limit
     used: float
     allowed: float
+
+
+class SetAsideError(BudgetExhaustedError):
+    """There were room for a call but for what is set aside for rounds of others, which may be over soon."""
+
+    def __init__(self, words: str, purse: "Purse", team_id: str) -> None:
+        super().__init__(words)
+        self._purse = purse
+        self._team_id = team_id
+
+    async def wait(self) -> None:
+        """Wait until the call may be tried again, or raise that it never can be paid for."""
+        await self._purse.wait_for_rounds(self._team_id, str(self))
 
 
 @dataclass
@@ -160,6 +174,8 @@ class Purse:
     """All earmarks, used or not."""
     _teams: dict[str, _Team] = field(default_factory=dict)
     _line: deque[asyncio.Event] = field(default_factory=deque)
+    _stuck: list[tuple[str, asyncio.Event]] = field(default_factory=list)
+    """Teams with a call that waits for rounds of others to be over."""
     _beginners: deque[asyncio.Event] = field(default_factory=deque)
     _advanced: deque[asyncio.Event] = field(default_factory=deque)
     """Those who wait for first rounds of others to be over."""
@@ -193,11 +209,25 @@ class Purse:
         try:
             while not (self._line[0] is place and self._takes(team_id, bound)):
                 if self._line[0] is place and not self._on_their_way:
-                    raise BudgetExhaustedError(self._words(self._committed(team_id) + bound, "the next call", found))
+                    self._refuse_for_ever(bound, found)
+                    words = self._words(self._committed(team_id) + bound, "the next call", found)
+                    raise SetAsideError(words, self, team_id)
                 await self._woken(place)
         finally:
             self._line.remove(place)
             self._wake(self._line)
+
+    async def wait_for_rounds(self, team_id: str, words: str) -> None:
+        """Wait until a round of another team is over; refused in these words if all of them wait like this."""
+        waiting = {one for one, place in self._stuck if not place.is_set()} | {team_id}
+        in_the_way = (one.round.set_aside for name, one in self._teams.items() if one.round and name not in waiting)
+        if all(set_aside == NOTHING for set_aside in in_the_way):
+            raise BudgetExhaustedError(words)
+        self._stuck.append(entry := (team_id, asyncio.Event()))
+        try:
+            await self._woken(entry[1])
+        finally:
+            self._stuck.remove(entry)
 
     def settle(self, team_id: str, bound: Spend, spent: Spend, lost: Spend) -> None:
         """Put ``bound`` back, and take out what came of it."""
@@ -327,6 +357,8 @@ class Purse:
         if new is not None:
             self._earmarked += new.earmark
         team.round = new
+        for _, place in self._stuck:
+            place.set()
 
     async def _wait_for_others(self, team_id: str) -> None:
         """A first round is played in any case, alone if there is not room for more."""

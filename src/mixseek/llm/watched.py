@@ -49,7 +49,7 @@ from mixseek.llm.lanes import Passage, TooLongAPause
 from mixseek.llm.limits import Gate
 from mixseek.llm.prices import PriceList, no_price
 from mixseek.llm.providers_tools import most_found_tokens
-from mixseek.llm.purse import NOTHING, Purses, Reservation, Spend
+from mixseek.llm.purse import NOTHING, Purses, Reservation, SetAsideError, Spend
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
 from mixseek.records import Usage, utc_now
 from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, Request, StartedCall, new_call_id
@@ -255,6 +255,19 @@ class WatchedModel(WrapperModel):
             await self._backoff.sleep(wait)
 
     async def _attempt(
+        self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course, entry: _Entry | None
+    ) -> ModelResponse:
+        while True:
+            try:
+                return await self._attempt_in_turn(asking, settings, limits, course, entry)
+            except SetAsideError as refusal:
+                # Outside of its turn, which those may need for whom it waits.
+                came = self._backoff.clock()
+                await refusal.wait()
+                if course.deadline is not None:
+                    course.deadline += self._backoff.clock() - came
+
+    async def _attempt_in_turn(
         self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course, entry: _Entry | None
     ) -> ModelResponse:
         async with self._turn(course), self._paid(entry, course):
