@@ -104,6 +104,29 @@ def test_a_dry_run_counts_a_token_for_each_byte_that_a_call_may_read(
     assert "budget of 130,000 tokens: enough for the low estimate, but not beside the 4" in out
 
 
+@pytest.mark.parametrize(
+    ("api", "backend", "asks"), [("responses", "auto", 2), ("responses", "local", 0), ("chat", "auto", 0)]
+)
+def test_a_dry_run_reckons_with_what_the_providers_own_search_may_read(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str], api: str, backend: str, asks: int
+) -> None:
+    place = _workspace(tmp_path, server, "max_tokens = 150000\nmax_output_tokens = 200")
+    with (place / "configs/providers.toml").open("a") as file:
+        file.write(f'[providers.wide]\nbase_url = "{server.base_url}"\napi = "{api}"\n')
+    with (place / "configs/agents/team-a.toml").open("a") as file:
+        file.write('\n[[team.members]]\nname = "searcher"\ntype = "web_search"\nmodel = "wide:gpt-5"\n')
+        file.write(f'description = "searches"\ntool_settings.web_search.backend = "{backend}"\n')
+    code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", str(place), "--dry-run")
+    assert code == 0
+    assumed = "  high: the provider's own tools read 200,000 tokens for each answer of searcher\n"
+    assert (assumed in out) == (asks > 0)
+    assert ("not beside the 20" in out) == (asks > 0)
+    _, told, _ = _run(capsys, "exec", "Name a tree.", "-w", str(place), "--dry-run", "-f", "json")
+    estimate = json.loads(told)["estimate"]
+    assert estimate["high"]["input_tokens"] // 200_000 == 3 * asks
+    assert estimate["low"]["input_tokens"] < 200_000
+
+
 def test_a_dry_run_names_models_without_a_price_and_prices_without_a_model(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

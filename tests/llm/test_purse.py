@@ -6,7 +6,7 @@ import pytest
 
 from mixseek.config.schema import BudgetSettings
 from mixseek.errors import BudgetExhaustedError
-from mixseek.llm.purse import LowPurse, Purses, Spend
+from mixseek.llm.purse import LowPurse, Purses, SetAsideError, Spend
 
 
 def _purses(told: list[LowPurse] | None = None, **limits: float) -> Purses:
@@ -15,6 +15,17 @@ def _purses(told: list[LowPurse] | None = None, **limits: float) -> Purses:
 
 def _tokens(count: int) -> Spend:
     return Spend(tokens=count, requests=1)
+
+
+def _expect(purses: Purses, team_id: str, guess: Spend) -> None:
+    purses.guess(team_id, guess)
+    purses.expect(team_id)
+
+
+async def _play_round(purses: Purses, team_id: str, used: Spend) -> None:
+    await purses.begin_round(team_id)
+    (await purses.reserve(team_id, used)).settle(used)
+    purses.round_finished(team_id)
 
 
 async def test_what_is_reserved_is_not_there_for_others_until_it_is_settled() -> None:
@@ -39,6 +50,22 @@ async def test_large_amounts_are_told_in_full() -> None:
     purses = _purses(max_tokens=2_000_000)
     with pytest.raises(BudgetExhaustedError, match=r"0 of 2,000,000 tokens .* up to 2,345,678 would be needed"):
         await purses.reserve("a", _tokens(2_345_678))
+
+
+async def test_what_the_tools_of_a_provider_may_read_is_told_of_calls_and_rounds_but_not_where_calls_are_short() -> (
+    None
+):
+    purses = _purses(max_tokens=300_000, max_requests=3)
+    with_tools = "with 200,000 tokens for what the provider's own tools read"
+    await purses.begin_round("a")
+    (await purses.reserve("a", _tokens(210_000), 200_000)).settle(_tokens(60_000))
+    purses.round_finished("a")
+    assert with_tools in (purses.shortage("a") or "")
+    with pytest.raises(BudgetExhaustedError, match=with_tools):
+        await purses.reserve("a", _tokens(250_000), 200_000)
+    with pytest.raises(BudgetExhaustedError) as refused:
+        await purses.reserve("a", Spend(tokens=210_000, requests=3), 200_000)
+    assert with_tools not in str(refused.value)
 
 
 async def test_whoever_waits_is_refused_when_nothing_is_on_its_way_any_more() -> None:
@@ -109,7 +136,7 @@ async def test_a_call_is_paid_from_the_purse_of_its_team_and_from_that_of_the_ru
 async def test_calls_of_others_leave_what_a_round_has_earmarked() -> None:
     purses = _purses(max_tokens=100)
     for team in ("a", "b"):
-        purses.expect(team, _tokens(0))
+        _expect(purses, team, _tokens(0))
     await purses.begin_round("a")
     (await purses.reserve("a", _tokens(20))).settle(_tokens(20))
     purses.round_finished("a")
@@ -120,10 +147,46 @@ async def test_calls_of_others_leave_what_a_round_has_earmarked() -> None:
     (await purses.reserve("a", _tokens(30))).settle(_tokens(30))
 
 
+async def _refused(purses: Purses, team_id: str, bound: Spend) -> SetAsideError:
+    with pytest.raises(SetAsideError) as refused:
+        await purses.reserve(team_id, bound)
+    return refused.value
+
+
+async def test_a_call_that_fits_but_for_what_is_set_aside_for_others_waits_until_their_round_is_over() -> None:
+    purses = _purses(max_tokens=100)
+    await _play_round(purses, "a", _tokens(20))
+    await purses.begin_round("a")  # half as much again as the round before: 30
+    await purses.begin_round("b")
+    waiting = asyncio.create_task((await _refused(purses, "b", _tokens(60))).wait())
+    (await purses.reserve("a", _tokens(10))).settle(_tokens(10))
+    await asyncio.sleep(0)
+    assert not waiting.done(), "the rest of the round is still set aside"
+    purses.leave("a")
+    await waiting
+    (await purses.reserve("b", _tokens(60))).release()
+
+
+async def test_of_teams_that_wait_for_the_rounds_of_each_other_the_last_is_refused_and_lets_the_others_go_on() -> None:
+    purses = _purses(max_tokens=130)
+    for team in ("a", "b"):
+        await _play_round(purses, team, _tokens(20))
+    for team in ("a", "b"):
+        await purses.begin_round(team)
+    first = asyncio.create_task((await _refused(purses, "a", _tokens(65))).wait())
+    await asyncio.sleep(0)
+    with pytest.raises(BudgetExhaustedError, match="40 of 130 tokens are used, and up to 95 would be needed"):
+        await (await _refused(purses, "b", _tokens(65))).wait()
+    assert not first.done()
+    purses.leave("b")
+    await first
+    (await purses.reserve("a", _tokens(65))).release()
+
+
 async def test_another_round_leaves_a_first_one_for_every_team_that_has_not_begun() -> None:
     purses = _purses(max_requests=3)
     for team in ("a", "b", "c"):
-        purses.expect(team, Spend(requests=1))
+        _expect(purses, team, Spend(requests=1))
     await purses.begin_round("a")
     (await purses.reserve("a", _tokens(1))).settle(_tokens(1))
     purses.round_finished("a")
@@ -136,10 +199,80 @@ async def test_another_round_leaves_a_first_one_for_every_team_that_has_not_begu
         (await purses.reserve(team, _tokens(1))).settle(_tokens(1))
 
 
+async def test_how_far_guesses_were_off_in_first_rounds_tells_what_those_of_other_teams_may_take() -> None:
+    purses = _purses(max_tokens=1_000)
+    for team, guess in (("small", 100), ("large", 2_000)):
+        _expect(purses, team, _tokens(guess))
+    await _play_round(purses, "small", _tokens(30))
+    # 30 are used and 600 are left for the first round of the large team; another one needs 45, and room for a call.
+    [purse] = purses.of("small")
+    purse.learn_bound(_tokens(325))
+    assert purses.shortage("small") is None
+    purse.learn_bound(_tokens(326))
+    assert "up to 971 would be needed" in (purses.shortage("small") or "")
+
+
+async def test_a_guess_that_was_too_low_for_one_team_is_raised_for_another_in_the_middle_of_its_first_round() -> None:
+    purses = _purses(max_tokens=4_000)
+    for team, guess in (("small", 100), ("large", 1_000)):
+        _expect(purses, team, _tokens(guess))
+    await purses.begin_round("large")
+    await _play_round(purses, "small", _tokens(300))
+    # Three times what was guessed: up to 3,000 for the large one, beside 300 that are used, 450, and 300 for a call.
+    another = asyncio.create_task(purses.begin_round("small"))
+    await asyncio.sleep(0)
+    assert not another.done()
+    (await purses.reserve("large", _tokens(300))).settle(_tokens(300))
+    purses.leave("large")
+    await another
+
+
+async def test_a_further_round_waits_for_first_ones_and_is_refused_when_these_leave_too_little() -> None:
+    purses = _purses(max_requests=5)
+    for team, guess in (("a", 2), ("b", 4)):
+        _expect(purses, team, Spend(requests=guess))
+    await purses.begin_round("a")
+    first = asyncio.create_task(purses.begin_round("b"))
+    await asyncio.sleep(0)
+    for _ in range(2):
+        (await purses.reserve("a", _tokens(1))).settle(_tokens(1))
+    purses.round_finished("a")
+    assert purses.shortage("a") is None, "there may be enough when the first round of the other is over"
+    further = asyncio.create_task(purses.begin_round("a"))
+    async with asyncio.timeout(30):
+        await first
+    for _ in range(2):
+        (await purses.reserve("b", _tokens(1))).settle(_tokens(1))
+    assert not further.done()
+    purses.round_finished("b")
+    with pytest.raises(BudgetExhaustedError, match="4 of 5 calls are used, and up to 2 would be needed"):
+        await further
+
+
+async def test_nobody_waits_for_a_team_that_has_not_come_to_its_first_round() -> None:
+    purses = _purses(max_requests=5)
+    for team, guess in (("a", 1), ("b", 4)):
+        _expect(purses, team, Spend(requests=guess))
+    await _play_round(purses, "a", _tokens(1))
+    # The other may wait for the place that this one has.
+    assert "1 of 5 calls are used, and up to 5 would be needed" in (purses.shortage("a") or "")
+    with pytest.raises(BudgetExhaustedError):
+        await purses.begin_round("a")
+
+
+async def test_what_costs_nothing_says_nothing_of_what_others_cost() -> None:
+    purses = _purses(max_cost_usd=1.0)
+    for team, guess in (("free", 0.0), ("dear", 0.9)):
+        _expect(purses, team, Spend(guess, 100, 1))
+    await _play_round(purses, "free", _tokens(30))
+    purses.learn_bound("free", Spend(0.2))
+    assert purses.shortage("free") is not None
+
+
 async def test_a_first_round_that_may_be_too_dear_waits_for_those_of_others_and_is_played_in_any_case() -> None:
     purses = _purses(max_requests=5)
     for team in ("a", "b"):
-        purses.expect(team, Spend(requests=4))
+        _expect(purses, team, Spend(requests=4))
     await purses.begin_round("a")
     waiting = asyncio.create_task(purses.begin_round("b"))
     await asyncio.sleep(0)
@@ -183,7 +316,7 @@ async def test_rounds_of_another_process_teach_what_rounds_of_this_one_would() -
     )
     for purses in (played, resumed):
         for team in ("a", "b", "c", "d"):
-            purses.expect(team, _tokens(100))
+            _expect(purses, team, _tokens(100))
     played.start()
     for used in (100, 1_500):
         await played.begin_round("a")

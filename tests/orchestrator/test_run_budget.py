@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -90,6 +91,48 @@ async def test_a_budget_of_money_is_kept_by_all_teams_together_and_everyone_has_
     assert 0.005 < _billed(server) <= 0.014
 
 
+@pytest.mark.parametrize("rounds_of_alpha", [1, 2])
+async def test_further_rounds_of_a_small_team_wait_for_the_first_of_a_large_one_and_have_what_that_leaves(
+    tmp_path: Path, server: ModelServer, rounds_of_alpha: int
+) -> None:
+    # Two calls a round, and six: what a small team took says little of a large one.
+    teams, allowed = [Team("alpha", members=0), Team("beta", members=3)], 2 * rounds_of_alpha + 6
+    played = await _arena(tmp_path, server, f"max_requests = {allowed}", teams).play()
+    assert played.summary.failed_teams_info == []
+    assert [_rounds(played, team) for team in ("alpha", "beta")] == [rounds_of_alpha, 1]
+    assert {entry.exit_reason for entry in played.summary.team_results} == {"budget_exhausted"}
+    assert server.bill.total.requests == allowed
+
+
+def _with_search(root: Path, server: ModelServer, provider: str, settings: str = "") -> Arena:
+    """A team whose member searches; the provider ``wide`` has a search of its own."""
+    member = f'[[team.members]]\nname = "searcher"\ntype = "web_search"\nmodel = "{provider}:gpt-5"\n'
+    member += f'description = "searches"\n[team.members.tool_settings.web_search]\n{settings}\n'
+    budget = "max_tokens = 60000\nmax_output_tokens = 500"
+    arena = _arena(root, server, budget, [Team("alpha", members=0, extra=member)], orchestrator="max_rounds = 1\n")
+    with (root / "configs/providers.toml").open("a") as file:
+        file.write(f'[providers.wide]\nbase_url = "{server.base_url}"\napi = "responses"\n')
+    server.on("gpt-5", lambda call: f"help for: {call.prompt}")
+    return arena
+
+
+@pytest.mark.parametrize(("provider", "settings"), [("loop", ""), ("wide", 'backend = "local"')])
+async def test_nothing_is_set_aside_for_a_search_that_the_provider_is_not_offered(
+    tmp_path: Path, server: ModelServer, provider: str, settings: str
+) -> None:
+    played = await _with_search(tmp_path, server, provider, settings).play()
+    assert (played.failure("alpha"), _rounds(played, "alpha")) == (None, 1)
+
+
+async def test_a_refusal_names_what_is_set_aside_for_the_providers_own_search(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    told = (await _with_search(tmp_path, server, "wide").play()).failure("alpha") or ""
+    assert (
+        "would be needed, with 200,000 tokens for what the provider's own tools read (max_tokens of [budget])" in told
+    )
+
+
 async def test_the_longest_answer_is_told_to_the_model_and_its_own_setting_is_stronger(
     tmp_path: Path, server: ModelServer
 ) -> None:
@@ -139,6 +182,44 @@ async def test_a_round_that_was_broken_off_costs_nobody_a_result_and_is_on_the_b
     told = {(line.round_number, line.role) for line in played.summary.bill}
     assert (2, "member") in told
     assert {(row["round_number"], row["role"]) for row in arena.rows("model_usage")} == told
+
+
+async def test_a_call_waits_for_what_is_set_aside_for_the_round_of_another_team_instead_of_breaking_off_its_own(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    rounds = "max_rounds = 2\nmin_rounds = 2\n"
+    arena = _arena(tmp_path, server, "max_tokens = 100000\nmax_output_tokens = 500", BOTH, orchestrator=rounds)
+    # Calls of both teams have to share one turn, but for two models that wait for each other here.
+    with (tmp_path / "configs/providers.toml").open("a") as file:
+        file.write(f'max_concurrency = 1\n[providers.wide]\nbase_url = "{server.base_url}"\n')
+    for number, model in enumerate(("member-alpha", "leader-beta")):
+        team = tmp_path / f"configs/agents/{number}.toml"
+        team.write_text(team.read_text().replace(f"loop:{model}", f"wide:{model}"))
+    beta_is_in_round_two, alpha_has_much = threading.Event(), threading.Event()
+
+    async def member_alpha(call: ModelCall) -> str:
+        if "round 2" not in call.prompt:
+            return f"help for: {call.prompt}"
+        await asyncio.to_thread(beta_is_in_round_two.wait, 30)
+        alpha_has_much.set()
+        return "help for: " + "long " * 10_000
+
+    async def leader_beta(call: ModelCall) -> Any:
+        if round_of(call) == 2:
+            beta_is_in_round_two.set()
+            await asyncio.to_thread(alpha_has_much.wait, 30)
+        if call.tool_results:
+            return arena.teams[1].answer(round_of(call))
+        return [ToolCall(call.tools[0].name, {"task": arena.teams[1].task(round_of(call))})]
+
+    # A dear first round of beta sets much aside for its second, which a call of alpha with a long prompt would need.
+    server.on("member-beta", lambda call: "help for: " + "long " * (8_000 if "round 1" in call.prompt else 1))
+    server.on("member-alpha", member_alpha)
+    server.on("leader-beta", leader_beta)
+    async with asyncio.timeout(60):
+        played = await arena.play()
+    assert [_rounds(played, team) for team in ("alpha", "beta")] == [2, 2]
+    assert {entry.exit_reason for entry in played.summary.team_results} == {"max_rounds_reached"}
 
 
 async def test_a_team_without_any_result_fails_and_says_why(tmp_path: Path, server: ModelServer) -> None:
@@ -308,6 +389,22 @@ async def test_a_budget_ends_a_run_that_was_stopped_where_it_ends_one_that_was_n
         ends.append((best.round_number, best.exit_reason, server.bill.total.requests - before))
     assert ends[0] == ends[1]
     assert ends[0][2] > 10
+
+
+async def test_what_an_ended_team_took_of_its_guess_is_known_after_a_resume(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    ends = []
+    for is_stopped in (False, True):
+        one_by_one = "max_rounds = 2\nmin_rounds = 1\nmax_concurrent_teams = 1\n"
+        budget = "max_tokens = 9000\nmax_output_tokens = 500"
+        arena = _arena(tmp_path / str(is_stopped), server, budget, BOTH, orchestrator=one_by_one)
+        stopped_at = ("RoundFinished", 1)
+        summary = await (_stopped_and_resumed(arena, stopped_at) if is_stopped else arena.build().execute(TASK))
+        ends.append([(row["team_id"], row["round_number"]) for row in arena.rows("leader_board")])
+        assert len(summary.team_results) == 2
+    assert ends[0] == ends[1]
+    assert ("alpha", 2) in ends[0]
 
 
 async def _stopped_and_resumed(arena: Arena, stopped_at: tuple[str, int]) -> ExecutionSummary:

@@ -105,12 +105,13 @@ class Plan:
 
 def plan_of(settings: RunSettings, environ: Mapping[str, str], task_bytes: int | None = None) -> Plan:
     """What a run by these settings would do, with a task of so many bytes if there is one."""
-    from mixseek.llm.prices import PriceList  # loads model code
+    from mixseek.llm import ModelHub  # loads model code
     from mixseek.orchestrator.estimate import estimate
 
     orchestrator = settings.orchestrator
     teams, metrics = tuple(map(_team, settings.teams)), _metrics(settings.evaluator)
     own = settings.evaluator.custom_metrics
+    hub = ModelHub(settings.providers, orchestrator.prices, environ=environ, root=settings.workspace.root)
     return Plan(
         teams=teams,
         metrics=metrics,
@@ -121,7 +122,7 @@ def plan_of(settings: RunSettings, environ: Mapping[str, str], task_bytes: int |
         calls=sum(_calls(settings, team) for team in settings.teams),
         has_own_metrics=any(type_of_metric(one, settings.evaluator) in own for one in settings.evaluator.metrics),
         fetches=_fetches(settings, teams, metrics, environ),
-        estimate=estimate(settings, task_bytes, PriceList(orchestrator.prices)),
+        estimate=estimate(settings, task_bytes, hub),
     )
 
 

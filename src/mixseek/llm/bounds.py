@@ -3,8 +3,8 @@
 No tokenizer is asked: every tokenizer in use makes at least one byte of each token, so the bytes of a text bound its
 tokens, whoever counts them. What providers add of their own (the words around a message, the text that explains tools)
 is allowed for by constants. Files are not texts: an image costs by its size in pixels, a document by its pages, so
-each has a least allowance. Where a provider's own tool reads the web for the model there is no true bound; the
-allowance is generous, and what comes is counted as it is.
+each has a least allowance. What a provider's own tools read for the model has none, and counts apart
+(:mod:`mixseek.llm.providers_tools`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,6 @@ _A_FILE: Final = 50_000
 """An image of the largest size at the dearest provider."""
 _A_DOCUMENT: Final = 200_000
 """Pages are shown to a model as pictures and as text, and how many there are is not told by the bytes."""
-_NATIVE_TOOLS: Final = 200_000
 
 
 def most_input_tokens(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> int:
@@ -59,8 +58,7 @@ def _offered(parameters: ModelRequestParameters) -> int:
     """Tools, the form of the output and instructions, as they are described to the model."""
     tools = len(parameters.function_tools) + len(parameters.output_tools)
     around = _AROUND_TOOLS + _AROUND_A_TOOL * tools if tools else 0
-    searched = _NATIVE_TOOLS if parameters.native_tools else 0
-    return len(to_json(parameters_to_json(parameters))) + around + searched
+    return len(to_json(parameters_to_json(parameters))) + around
 
 
 def _tokens_of(part: ModelRequestPart | ModelResponsePart) -> int:

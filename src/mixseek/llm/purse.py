@@ -8,20 +8,21 @@ attempt of a call reserves the most it can cost before it leaves, and settles af
 - a refusal that costs nothing gives everything back.
 
 Bounds are several times what calls turn out to cost. So a call that does not fit waits while others are on their way,
-for these will give back the most of what they reserved; it is refused when nothing is on its way any more. Time limits
-stand still meanwhile.
+for these will give back the most of what they reserved; it is refused when nothing is on its way any more. Where only
+what is set aside for rounds of others is in its way, it waits for these too. Time limits stand still meanwhile.
 
 Before a round a team *earmarks* what a round of its own costs, so that rounds are finished rather than broken off:
-calls of others leave that much in the purse. A team that has a finished round leaves as much as a first round takes for
-every team that has not begun. A first round is played in any case; where the purse is small it waits until the rounds
-of others are over, and what they really cost is known.
+calls of others leave that much in the purse. A first round is played in any case; where the purse is small it waits
+until the rounds of others are over, and what they really cost is known. What first rounds take is guessed before any is
+known, and after that by how far the guesses were off. A team that has a finished round leaves as much for every team
+that has none, and where that leaves nothing for itself, it waits for first rounds that are played or about to be.
 """
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from mixseek.amounts import amount_words, limit_words
@@ -37,6 +38,7 @@ __all__ = [
     "Purse",
     "Purses",
     "Reservation",
+    "SetAsideError",
     "Spend",
     "known_and_lost",
     "spent_by_round",
@@ -75,10 +77,6 @@ class Spend:
         """What the next round may take where this one took that."""
         return Spend(self.usd * _GROWTH, int(self.tokens * _GROWTH), self.requests)
 
-    def times(self, count: int) -> "Spend":
-        """So many of it."""
-        return Spend(self.usd * count, self.tokens * count, self.requests * count)
-
     def of(self, limit: Limit) -> float:
         """The amount that ``limit`` is about."""
         return {"max_cost_usd": self.usd, "max_tokens": self.tokens, "max_requests": self.requests}[limit]
@@ -95,6 +93,19 @@ class LowPurse:
     limit: Limit
     used: float
     allowed: float
+
+
+class SetAsideError(BudgetExhaustedError):
+    """There were room for a call but for what is set aside for rounds of others, which may be over soon."""
+
+    def __init__(self, words: str, purse: "Purse", team_id: str) -> None:
+        super().__init__(words)
+        self._purse = purse
+        self._team_id = team_id
+
+    async def wait(self) -> None:
+        """Wait until the call may be tried again, or raise that it never can be paid for."""
+        await self._purse.wait_for_rounds(self._team_id, str(self))
 
 
 @dataclass
@@ -124,7 +135,7 @@ class _Team:
 
     is_expected: bool = False
     """Whether it plays, or will."""
-    guess: Spend | None = None
+    guess: Spend = NOTHING
     """What a first round of it may take, before anybody knows."""
     dearest: Spend | None = None
     """The most of each that one of its finished rounds took; None before the first."""
@@ -132,6 +143,13 @@ class _Team:
     begun: _Round | None = None
     """The round that comes next as far as it was played before, by another process or in a try that failed."""
     round: _Round | None = None
+    waits_to_begin: bool = False
+    """Whether its first round waits for the rounds of others."""
+
+    @property
+    def is_at_its_first(self) -> bool:
+        """Whether it plays its first round, or is about to."""
+        return self.dearest is None and (self.round is not None or self.waits_to_begin)
 
 
 @dataclass
@@ -148,13 +166,19 @@ class Purse:
     _on_their_way: int = 0
     _largest: Spend = NOTHING
     """The largest bound of any call so far, also of one that was refused; requests are left out."""
-    _first: Spend | None = None
-    """The most that a first round of any team took."""
+    _most_found: int = 0
+    """The most tokens that a call reserved for what the provider's own tools read."""
+    _came_to: dict[Limit, float] = field(default_factory=dict)
+    """How often what was guessed of it a first round took, at most."""
     _earmarked: Spend = NOTHING
     """All earmarks, used or not."""
     _teams: dict[str, _Team] = field(default_factory=dict)
     _line: deque[asyncio.Event] = field(default_factory=deque)
+    _stuck: list[tuple[str, asyncio.Event]] = field(default_factory=list)
+    """Teams with a call that waits for rounds of others to be over."""
     _beginners: deque[asyncio.Event] = field(default_factory=deque)
+    _advanced: deque[asyncio.Event] = field(default_factory=deque)
+    """Those who wait for first rounds of others to be over."""
     _told: set[Limit] = field(default_factory=set)
     _ends_at: float | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -171,23 +195,39 @@ class Purse:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    async def reserve(self, team_id: str, bound: Spend) -> None:
-        """Take ``bound`` out of the purse, when it has as much; refused when it never will."""
+    async def reserve(self, team_id: str, bound: Spend, found: int = 0) -> None:
+        """Take ``bound`` out of the purse, when it has as much; refused when it never will.
+
+        So many tokens of it are for what is ``found`` by the provider's own tools, which a refusal tells of.
+        """
         self.learn_bound(bound)
+        self._most_found = max(self._most_found, found)
         if not self._line and self._takes(team_id, bound):
             return
-        self._refuse_for_ever(bound)
+        self._refuse_for_ever(bound, found)
         self._line.append(place := asyncio.Event())
         try:
             while not (self._line[0] is place and self._takes(team_id, bound)):
                 if self._line[0] is place and not self._on_their_way:
-                    raise BudgetExhaustedError(self._words(self._committed(team_id) + bound, "the next call"))
-                place.clear()
-                with time_limits_stand_still():
-                    await place.wait()
+                    self._refuse_for_ever(bound, found)
+                    words = self._words(self._committed(team_id) + bound, "the next call", found)
+                    raise SetAsideError(words, self, team_id)
+                await self._woken(place)
         finally:
             self._line.remove(place)
             self._wake(self._line)
+
+    async def wait_for_rounds(self, team_id: str, words: str) -> None:
+        """Wait until a round of another team is over; refused in these words if all of them wait like this."""
+        waiting = {one for one, place in self._stuck if not place.is_set()} | {team_id}
+        in_the_way = (one.round.set_aside for name, one in self._teams.items() if one.round and name not in waiting)
+        if all(set_aside == NOTHING for set_aside in in_the_way):
+            raise BudgetExhaustedError(words)
+        self._stuck.append(entry := (team_id, asyncio.Event()))
+        try:
+            await self._woken(entry[1])
+        finally:
+            self._stuck.remove(entry)
 
     def settle(self, team_id: str, bound: Spend, spent: Spend, lost: Spend) -> None:
         """Put ``bound`` back, and take out what came of it."""
@@ -225,42 +265,48 @@ class Purse:
         """What is gone, and what is set aside for the rounds of others."""
         return self.used + _sum(one.round.set_aside for one in self._others(team_id) if one.round)
 
-    def _refuse_for_ever(self, bound: Spend) -> None:
+    def _refuse_for_ever(self, bound: Spend, found: int) -> None:
         if not self._has_room_for(self.used + bound):
-            raise BudgetExhaustedError(self._words(self.used + bound, "the next call"))
+            raise BudgetExhaustedError(self._words(self.used + bound, "the next call", found))
 
     # --- rounds -------------------------------------------------------------------------------------------------------
 
-    def expect(self, team_id: str, guess: Spend | None) -> None:
-        """A team will play; ``guess`` is what its first round may take."""
-        team = self._team(team_id)
-        team.guess, team.is_expected = guess, True
+    def guess(self, team_id: str, guess: Spend) -> None:
+        """What the first round of a team may take; to be told before anything is learned of it."""
+        self._team(team_id).guess = guess
+
+    def expect(self, team_id: str) -> None:
+        """A team will play."""
+        self._team(team_id).is_expected = True
 
     def leave(self, team_id: str) -> None:
         """A team plays no more."""
         self._set_round(team_id, None)
         self._teams.pop(team_id, None)
-        self._wake(self._beginners)
+        self._wake_for_rounds()
 
     async def begin_round(self, team_id: str) -> None:
         """Earmark a round; refused to a team that has finished one, if the purse cannot pay for it."""
         self._finish_round(team_id)
-        words = self.shortage(team_id)
-        if words is not None and self._team(team_id).dearest is not None:
-            raise BudgetExhaustedError(words)
-        if words is not None:
-            await self._wait_for_others(team_id)
         team = self._team(team_id)
+        if team.dearest is None:
+            await self._wait_for_others(team_id)
+        else:
+            await self._wait_for_first_rounds(team_id)
+            words = self._short(team_id, self._others(team_id))
+            if words is not None:
+                raise BudgetExhaustedError(words)
         begun, team.begun = team.begun or _Round(NOTHING, self.clock()), None
-        self._set_round(team_id, _Round(self._expects(team_id), begun.began, begun.used))
+        self._set_round(team_id, _Round(self._expects(team), begun.began, begun.used))
 
     def round_finished(self, team_id: str) -> None:
         """Learn from a round what the next one may take."""
-        current = self._team(team_id).round
-        if current is not None:
-            current.is_finished = True
-            self.learn(team_id, current.used, self.clock() - current.began)
-            self._wake(self._beginners)
+        team = self._team(team_id)
+        if team.round is not None:
+            self.learn(team_id, team.round.used, self.clock() - team.round.began)
+            # What was guessed of a first round stands in nobody's way any more; its judgment is still to come.
+            self._set_round(team_id, replace(team.round, earmark=self._expects(team), is_finished=True))
+            self._wake_for_rounds()
 
     def learn_of_beginning(self, team_id: str, used: Spend) -> None:
         """Another process used so much of a round of this team, and did not finish it."""
@@ -274,22 +320,26 @@ class Purse:
         """A finished round that another process played; those of a team come in their order."""
         team = self._team(team_id)
         if team.dearest is None:
-            self._first = used.at_least(self._first or NOTHING)
+            self._learn_of_guess(team.guess, used)
         team.dearest = used.at_least(team.dearest or NOTHING)
         team.longest = max(team.longest, seconds)
 
     def shortage(self, team_id: str) -> str | None:
-        """Why the purse cannot pay for another round of a team; None if it can."""
-        team, others = self._team(team_id), self._others(team_id)
+        """Why the purse cannot pay for another round of a team; None if it can, or may when first rounds are over."""
+        return self._short(team_id, [one for one in self._others(team_id) if not one.is_at_its_first])
+
+    def _short(self, team_id: str, others: Iterable[_Team]) -> str | None:
+        """Why the purse cannot pay for a round of a team, and for what is expected of ``others``."""
+        team, others = self._team(team_id), list(others)
         if self._ends_at is not None and self._seconds_left() < team.longest:
             return self._words_of_time(team.longest)
         committed = self.used + _sum(one.round.expected for one in others if one.round)
         if team.dearest is not None:
             # Every team shall have a result before any has another round.
-            not_begun = sum(one.is_expected and one.round is None and one.dearest is None for one in others)
-            committed += (self._first or NOTHING).times(not_begun)
-        needed = committed + self._expects(team_id) + self._largest
-        return None if self._has_room_for(needed) else self._words(needed, "another round")
+            not_begun = (one for one in others if one.is_expected and one.round is None and one.dearest is None)
+            committed += _sum(map(self._expects, not_begun))
+        needed = committed + self._expects(team) + self._largest
+        return None if self._has_room_for(needed) else self._words(needed, "another round", self._most_found)
 
     def _finish_round(self, team_id: str) -> None:
         """What was used after a round was finished, by its judgment, belongs to it; one that failed is begun again."""
@@ -307,27 +357,65 @@ class Purse:
         if new is not None:
             self._earmarked += new.earmark
         team.round = new
+        for _, place in self._stuck:
+            place.set()
 
     async def _wait_for_others(self, team_id: str) -> None:
-        self._beginners.append(place := asyncio.Event())
+        """A first round is played in any case, alone if there is not room for more."""
+        team, line = self._team(team_id), self._beginners
+        if not self._short(team_id, self._others(team_id)):
+            return
+        line.append(place := asyncio.Event())
+        team.waits_to_begin = True
         try:
-            while self._plays_for_others(team_id) and not (self._beginners[0] is place and not self.shortage(team_id)):
-                place.clear()
-                with time_limits_stand_still():
-                    await place.wait()
+            while self._plays_for_others(team_id) and (
+                line[0] is not place or self._short(team_id, self._others(team_id))
+            ):
+                await self._woken(place)
         finally:
-            self._beginners.remove(place)
-            self._wake(self._beginners)
+            team.waits_to_begin = False
+            line.remove(place)
+            self._wake(line)
 
     def _plays_for_others(self, team_id: str) -> bool:
         return any(one.round is not None for one in self._others(team_id))
 
-    def _expects(self, team_id: str) -> Spend:
-        """What a round of this team may take."""
-        team = self._team(team_id)
+    async def _wait_for_first_rounds(self, team_id: str) -> None:
+        """What is set aside for first rounds of others is a guess, and mostly more than they take."""
+        self._advanced.append(place := asyncio.Event())
+        try:
+            while self._short(team_id, self._others(team_id)) and not self.shortage(team_id):
+                self._wake(self._beginners)  # one of them may have waited for the round that is over now
+                await self._woken(place)
+        finally:
+            self._advanced.remove(place)
+
+    def _wake_for_rounds(self) -> None:
+        self._wake(self._beginners)
+        for place in self._advanced:
+            place.set()
+
+    @staticmethod
+    async def _woken(place: asyncio.Event) -> None:
+        place.clear()
+        with time_limits_stand_still():
+            await place.wait()
+
+    def _expects(self, team: _Team) -> Spend:
+        """What a round of this team may take; teams differ in size, so that of another says how good guesses are."""
         if team.dearest is not None:
             return team.dearest.grown()
-        return self._first or team.guess or NOTHING
+        usd, tokens, requests = (team.guess.of(limit) * self._came_to.get(limit, 1.0) for limit in _AMOUNTS)
+        return Spend(usd, round(tokens), round(requests))
+
+    def _learn_of_guess(self, guess: Spend, used: Spend) -> None:
+        for limit in _AMOUNTS:
+            if guess.of(limit):
+                self._came_to[limit] = max(self._came_to.get(limit, 0.0), used.of(limit) / guess.of(limit))
+        for team_id, team in self._teams.items():
+            if team.round is not None and team.dearest is None:
+                earmark = team.round.earmark.at_least(self._expects(team))
+                self._set_round(team_id, replace(team.round, earmark=earmark))
 
     def _others(self, team_id: str) -> list[_Team]:
         return [team for one, team in self._teams.items() if one != team_id]
@@ -388,16 +476,18 @@ class Purse:
             self._told.add(limit)
             self.tell(LowPurse(self.team_id, limit, used, allowed))
 
-    def _words(self, needed: Spend, what: str) -> str:
+    def _words(self, needed: Spend, what: str, found: int) -> str:
         limit = self._scarce(needed)
         if limit is None:
             return f"{self._owner} cannot pay for {what}"
         used, allowed = self.used.of(limit), getattr(self.limits, limit)
         more = max(0.0, needed.of(limit) - used)
         are = "is" if allowed == 1 else "are"
+        with_tools = f", with {found:,} tokens for what the provider's own tools read" if found else ""
         return (
             f"{self._owner} cannot pay for {what}: {limit_words(limit, allowed, used)} {are} used, "
-            f"and up to {amount_words(limit, more)} would be needed ({self._key(limit)})"
+            f"and up to {amount_words(limit, more)} would be needed"
+            f"{with_tools if limit != 'max_requests' else ''} ({self._key(limit)})"
         )
 
     def _key(self, limit: Limit) -> str:
@@ -491,12 +581,12 @@ class Purses:
         given = (purse.limits.max_output_tokens for purse in self.of(team_id))
         return next((one for one in given if one is not None), DEFAULT_MAX_OUTPUT_TOKENS)
 
-    async def reserve(self, team_id: str, bound: Spend) -> Reservation:
-        """Take ``bound`` out of all purses of a team, or out of none."""
+    async def reserve(self, team_id: str, bound: Spend, found: int = 0) -> Reservation:
+        """Take ``bound`` out of all purses of a team, or out of none; see :meth:`Purse.reserve`."""
         taken: list[Purse] = []
         try:
             for purse in self.of(team_id):
-                await purse.reserve(team_id, bound)
+                await purse.reserve(team_id, bound, found)
                 taken.append(purse)
         except BaseException:
             Reservation(tuple(taken), team_id, bound).release()
@@ -508,10 +598,15 @@ class Purses:
         for purse in self.of(team_id):
             purse.count(team_id, spent, lost)
 
-    def expect(self, team_id: str, guess: Spend | None = None) -> None:
+    def guess(self, team_id: str, guess: Spend) -> None:
+        """What the first round of a team may take."""
+        for purse in self.of(team_id):
+            purse.guess(team_id, guess)
+
+    def expect(self, team_id: str) -> None:
         """A team will play."""
         for purse in self.of(team_id):
-            purse.expect(team_id, guess)
+            purse.expect(team_id)
 
     def leave(self, team_id: str) -> None:
         """A team plays no more."""

@@ -48,7 +48,8 @@ from mixseek.llm.faults import costs_nothing, fault_of, is_remote, refuse_incomp
 from mixseek.llm.lanes import Passage, TooLongAPause
 from mixseek.llm.limits import Gate
 from mixseek.llm.prices import PriceList, no_price
-from mixseek.llm.purse import NOTHING, Purses, Reservation, Spend
+from mixseek.llm.providers_tools import most_found_tokens
+from mixseek.llm.purse import NOTHING, Purses, Reservation, SetAsideError, Spend
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
 from mixseek.records import Usage, utc_now
 from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, Request, StartedCall, new_call_id
@@ -123,6 +124,8 @@ class _Payment:
     team_id: str
     bound: Spend
     knows_price: bool
+    found: int
+    """How many tokens of it are for what the provider's own tools read."""
 
 
 class WatchedModel(WrapperModel):
@@ -254,6 +257,19 @@ class WatchedModel(WrapperModel):
     async def _attempt(
         self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course, entry: _Entry | None
     ) -> ModelResponse:
+        while True:
+            try:
+                return await self._attempt_in_turn(asking, settings, limits, course, entry)
+            except SetAsideError as refusal:
+                # Outside of its turn, which those may need for whom it waits.
+                came = self._backoff.clock()
+                await refusal.wait()
+                if course.deadline is not None:
+                    course.deadline += self._backoff.clock() - came
+
+    async def _attempt_in_turn(
+        self, asking: Asking, settings: ModelSettings, limits: _Limits, course: _Course, entry: _Entry | None
+    ) -> ModelResponse:
         async with self._turn(course), self._paid(entry, course):
             seconds = max(0.0, min(limits.timeout, self._seconds_left(limits, course)))
             with self._tried(course):
@@ -278,11 +294,12 @@ class WatchedModel(WrapperModel):
         longest = settings.get("max_tokens") or purses.max_output_tokens(team_id)
         if purses.bounds_answers(team_id) and is_remote(self.wrapped):
             settings["max_tokens"] = longest
-        read = most_input_tokens(messages, parameters)
+        found = most_found_tokens(self.wrapped, parameters)
+        read = most_input_tokens(messages, parameters) + found
         price = self._prices.most(self._named, self.wrapped, read, longest)
         if price is None and purses.counts_money(team_id):
             raise ConfigurationError(no_price(self._named))
-        return _Payment(purses, team_id, Spend(price or 0.0, read + longest, 1), price is not None)
+        return _Payment(purses, team_id, Spend(price or 0.0, read + longest, 1), price is not None, found)
 
     @asynccontextmanager
     async def _paid(self, entry: _Entry | None, course: _Course) -> AsyncGenerator[None]:
@@ -313,7 +330,7 @@ class WatchedModel(WrapperModel):
 
     async def _reserved(self, payment: _Payment, entry: _Entry | None, course: _Course) -> Reservation:
         came = self._backoff.clock()
-        reservation = await payment.purses.reserve(payment.team_id, payment.bound)
+        reservation = await payment.purses.reserve(payment.team_id, payment.bound, payment.found)
         try:
             if not course.has_mark:
                 await self._note_start(entry, course, durable=True)

@@ -6,15 +6,20 @@ short one and a long one, and each says what it assumes. The long one is no boun
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from mixseek.agents.member import MemberAgentFactory
+from mixseek.agents.member.plain import PlainMemberAgent
 from mixseek.amounts import amount_words, counted, limit_words
 from mixseek.config.checks import type_of_metric
 from mixseek.config.manager import RunSettings
-from mixseek.config.schema import BudgetSettings, EvaluatorSettings, TeamSettings
-from mixseek.llm.prices import PriceList
+from mixseek.config.schema import BudgetSettings, EvaluatorSettings, MemberAgentConfig, TeamSettings
+from mixseek.errors import ConfigurationError
+from mixseek.llm import ModelHub
+from mixseek.llm.providers_tools import PROVIDERS_TOOL_TOKENS, has_tool
 from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
 from mixseek.metrics import CODE_METRICS
+from mixseek.records import AgentType
 
 __all__ = ["Course", "Estimate", "Taken", "estimate", "first_round"]
 
@@ -22,6 +27,7 @@ _BYTES_A_TOKEN: Final = 4
 _TOOL_TOKENS: Final = 1_000
 _UNKNOWN_TASK_BYTES: Final = 1_000
 _DEFAULT_INSTRUCTION_TOKENS: Final = 300
+_WITH_PROVIDERS_TOOLS: Final = (AgentType.CODE_EXECUTION, AgentType.WEB_SEARCH, AgentType.WEB_FETCH)
 
 
 @dataclass(frozen=True)
@@ -112,10 +118,10 @@ class Estimate:
         return {**vars(self), "low": vars(self.low), "high": vars(self.high)}
 
 
-def estimate(settings: RunSettings, task_bytes: int | None, prices: PriceList) -> Estimate:
+def estimate(settings: RunSettings, task_bytes: int | None, hub: ModelHub) -> Estimate:
     """What a run by these settings may take for a task of so many bytes, what comes with it included."""
     size = _UNKNOWN_TASK_BYTES if task_bytes is None else task_bytes
-    low, high = (_run(settings, settings.teams, size, course, prices) for course in (_LOW, _HIGH))
+    low, high = (_run(settings, settings.teams, size, course, hub) for course in (_LOW, _HIGH))
     models = set(_models(settings))
     told = counted(size, "byte")
     known = f"a task of {told}" if task_bytes is None else f"the task has {told}"
@@ -125,51 +131,61 @@ def estimate(settings: RunSettings, task_bytes: int | None, prices: PriceList) -
         (
             f"low: {_LOW.words}",
             f"high: {_HIGH.words}",
+            *_words_of_tools(settings, hub),
             f"both: {known}, {_BYTES_A_TOKEN} bytes a token, prompts carry all rounds before them, "
             "no call is tried again",
         ),
-        tuple(sorted(model for model in models if prices.estimate(model, 1, 1) is None)),
+        tuple(sorted(model for model in models if hub.prices.estimate(model, 1, 1) is None)),
         tuple(sorted(settings.orchestrator.prices.keys() - models)),
-        tuple(_against_budgets(settings, size, prices)),
+        tuple(_against_budgets(settings, size, hub)),
     )
 
 
-def first_round(settings: RunSettings, team: TeamSettings, task_bytes: int, prices: PriceList) -> Taken:
+def first_round(settings: RunSettings, team: TeamSettings, task_bytes: int, hub: ModelHub) -> Taken:
     """What the first round of a team may take in a long course."""
-    return _round(settings, team, 1, task_bytes, _HIGH, prices)
+    return _round(settings, team, 1, task_bytes, _HIGH, hub)
 
 
 # --- the course of a run ----------------------------------------------------------------------------------------------
 
 
-def _run(
-    settings: RunSettings, teams: Iterable[TeamSettings], task_bytes: int, course: Course, prices: PriceList
-) -> Taken:
+def _run(settings: RunSettings, teams: Iterable[TeamSettings], task_bytes: int, course: Course, hub: ModelHub) -> Taken:
     orchestrator = settings.orchestrator
     rounds = orchestrator.max_rounds if course.plays_all_rounds else orchestrator.min_rounds
     taken = Taken()
     for team in teams:
         for number in range(1, rounds + 1):
-            taken += _round(settings, team, number, task_bytes, course, prices)
+            taken += _round(settings, team, number, task_bytes, course, hub)
     return taken
 
 
 def _round(
-    settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course, prices: PriceList
+    settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course, hub: ModelHub
 ) -> Taken:
-    asked = _asked(settings, team, number, task_bytes, course)
-    return sum((Taken(1, read, said, prices.estimate(model, read, said)) for model, read, said in asked), start=Taken())
+    taken = Taken()
+    for one in _asked(settings, team, number, task_bytes, course, hub):
+        read = one.read + (one.found if course.tools else 0)
+        taken += Taken(1, read, one.said, hub.prices.estimate(one.model, read, one.said))
+    return taken
 
 
-_Asked = tuple[str, int, int]
-"""A model, what it reads and what it answers."""
+class _Asked(NamedTuple):
+    """A model, what it reads and what it answers."""
+
+    model: str
+    read: int
+    said: int
+    found: int = 0
+    """What tools of its provider may bring beside, where it uses them."""
 
 
-def _asked(settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course) -> Iterator[_Asked]:
+def _asked(
+    settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course, hub: ModelHub
+) -> Iterator[_Asked]:
     task, answer = task_bytes // _BYTES_A_TOKEN, course.answer(team.leader.max_tokens)
     carried = (number - 1) * (answer + course.comment_tokens)
     yield from _leader(team, task + carried, course)
-    yield from _members(team, task, course)
+    yield from _members(team, task, course, hub)
     if settings.is_scored:
         yield from _judges(settings.evaluator, task + answer, course)
     yield from _judgment(settings, number, task + carried + answer, course)
@@ -182,17 +198,43 @@ def _leader(team: TeamSettings, read: int, course: Course) -> Iterator[_Asked]:
     heard = 0
     # It asks for its members in one answer, hears all of them, and asks again or writes its submission.
     for _ in range(course.asks if team.members else 0):
-        yield leader.model, read + heard, course.comment(leader.max_tokens)
+        yield _Asked(leader.model, read + heard, course.comment(leader.max_tokens))
         heard += sum(course.answer(member.max_tokens) for member in team.members)
-    yield leader.model, read + heard, answer
+    yield _Asked(leader.model, read + heard, answer)
 
 
-def _members(team: TeamSettings, task: int, course: Course) -> Iterator[_Asked]:
+def _members(team: TeamSettings, task: int, course: Course, hub: ModelHub) -> Iterator[_Asked]:
     for member in team.members:
         read = course.prompt_tokens + task + _instruction(member.system_instruction)
+        found = PROVIDERS_TOOL_TOKENS if _has_providers_tool(member, hub) else 0
         for _ in range(course.asks):
             for used in range(course.tools + 1):
-                yield member.model, read + used * _TOOL_TOKENS, course.answer(member.max_tokens)
+                is_last = used == course.tools
+                yield _Asked(
+                    member.model,
+                    read + used * _TOOL_TOKENS,
+                    course.answer(member.max_tokens),
+                    found if is_last else 0,
+                )
+
+
+def _has_providers_tool(member: MemberAgentConfig, hub: ModelHub) -> bool:
+    """Whether the provider of a member's model uses a tool of its own for it."""
+    if member.type not in _WITH_PROVIDERS_TOOLS:
+        return False
+    agent = MemberAgentFactory.create_agent(member)
+    tool = agent.providers_tool if isinstance(agent, PlainMemberAgent) else None
+    try:
+        return tool is not None and has_tool(hub.model(member.model), tool)
+    except ConfigurationError:
+        return True  # for want of a key it cannot be told, and without one nothing is played
+
+
+def _words_of_tools(settings: RunSettings, hub: ModelHub) -> Iterator[str]:
+    with_tools = [one for team in settings.teams for one in team.members if _has_providers_tool(one, hub)]
+    if with_tools:
+        names = ", ".join(dict.fromkeys(one.name for one in with_tools))
+        yield f"high: the provider's own tools read {PROVIDERS_TOOL_TOKENS:,} tokens for each answer of {names}"
 
 
 def _judges(evaluator: EvaluatorSettings, read: int, course: Course) -> Iterator[_Asked]:
@@ -202,7 +244,7 @@ def _judges(evaluator: EvaluatorSettings, read: int, course: Course) -> Iterator
         if type_of_metric(metric, evaluator) not in in_code:
             told = _instruction(metric.system_instruction)
             longest = metric.max_tokens or evaluator.llm_default.max_tokens
-            yield metric.model or default, read + course.prompt_tokens + told, course.comment(longest)
+            yield _Asked(metric.model or default, read + course.prompt_tokens + told, course.comment(longest))
 
 
 def _judgment(settings: RunSettings, number: int, read: int, course: Course) -> Iterator[_Asked]:
@@ -210,7 +252,7 @@ def _judgment(settings: RunSettings, number: int, read: int, course: Course) -> 
     is_last = number == orchestrator.max_rounds
     if judgment.model != "none" and (judgment.judge_on_final_round if is_last else number >= orchestrator.min_rounds):
         told = course.prompt_tokens + _DEFAULT_INSTRUCTION_TOKENS
-        yield judgment.model, read + told, course.comment(judgment.max_tokens)
+        yield _Asked(judgment.model, read + told, course.comment(judgment.max_tokens))
 
 
 def _instruction(text: str | None) -> int:
@@ -222,7 +264,7 @@ def _models(settings: RunSettings) -> Iterator[str]:
         yield from (team.leader.model, *team.leader.fallback_models)
         for member in team.members:
             yield from (member.model, *member.fallback_models)
-    yield from (model for model, _, _ in (_judges(settings.evaluator, 0, _LOW) if settings.is_scored else ()))
+    yield from (one.model for one in (_judges(settings.evaluator, 0, _LOW) if settings.is_scored else ()))
     if settings.judgment.model != "none":
         yield settings.judgment.model
 
@@ -230,12 +272,12 @@ def _models(settings: RunSettings) -> Iterator[str]:
 # --- and the budget ---------------------------------------------------------------------------------------------------
 
 
-def _against_budgets(settings: RunSettings, task_bytes: int, prices: PriceList) -> Iterator[str]:
+def _against_budgets(settings: RunSettings, task_bytes: int, hub: ModelHub) -> Iterator[str]:
     run = settings.orchestrator.budget
-    yield from _against(run, "", settings, settings.teams, task_bytes, prices)
+    yield from _against(run, "", settings, settings.teams, task_bytes, hub)
     for team in settings.teams:
         whose = f" of {team.team_name}"
-        yield from _against(team.budget, whose, settings, [team], task_bytes, prices)
+        yield from _against(team.budget, whose, settings, [team], task_bytes, hub)
 
 
 def _against(
@@ -244,15 +286,15 @@ def _against(
     settings: RunSettings,
     teams: Sequence[TeamSettings],
     task_bytes: int,
-    prices: PriceList,
+    hub: ModelHub,
 ) -> Iterator[str]:
     """How a budget that pays for these teams stands to each course."""
     if budget is None:
         return
-    low, high = (_run(settings, teams, task_bytes, course, prices) for course in (_LOW, _HIGH))
+    low, high = (_run(settings, teams, task_bytes, course, hub) for course in (_LOW, _HIGH))
     # The first round has to fit for any result, the longest one for all of them.
     least, most = (
-        _reserved(budget, settings, teams, number, task_bytes, course, prices)
+        _reserved(budget, settings, teams, number, task_bytes, course, hub)
         for number, course in ((1, _LOW), (settings.orchestrator.max_rounds, _HIGH))
     )
     for limit in ("max_cost_usd", "max_tokens", "max_requests"):
@@ -271,21 +313,21 @@ def _reserved(
     number: int,
     task_bytes: int,
     course: Course,
-    prices: PriceList,
+    hub: ModelHub,
 ) -> dict[str, float]:
     """The most that one call of a round sets aside until its answer is there: a token a byte, and a longest answer."""
     run = settings.orchestrator.budget
-    longest = budget.max_output_tokens or (run and run.max_output_tokens) or DEFAULT_MAX_OUTPUT_TOKENS
-    wordy = replace(course, answer_tokens=longest, comment_tokens=longest)
+    most = budget.max_output_tokens or (run and run.max_output_tokens) or DEFAULT_MAX_OUTPUT_TOKENS
+    wordy = replace(course, answer_tokens=most, comment_tokens=most)
     bounds = [
-        (model, read * _BYTES_A_TOKEN, said)
+        (one.model, one.read * _BYTES_A_TOKEN + one.found, longest.said)
         for team in teams
-        for (model, read, _), (_, _, said) in zip(
-            *(_asked(settings, team, number, task_bytes, one) for one in (course, wordy)), strict=True
+        for one, longest in zip(
+            *(_asked(settings, team, number, task_bytes, each, hub) for each in (course, wordy)), strict=True
         )
     ]
     return {
-        "max_cost_usd": max(prices.estimate(*bound) or 0.0 for bound in bounds),
+        "max_cost_usd": max(hub.prices.estimate(*bound) or 0.0 for bound in bounds),
         "max_tokens": max(read + said for _, read, said in bounds),
         "max_requests": 0,
     }
@@ -301,6 +343,7 @@ def _stands(limit: str, low: float | None, high: float | None, least: float, mos
     if low <= allowed:
         return (
             f"enough for the low estimate, but not beside the {amount_words(limit, least)} that a call sets aside "
-            "for a long answer: teams will stop early, and some may have no result; max_output_tokens makes it less"
+            "for a long answer, or for what a provider's own tools read: teams will stop early, and some may have no "
+            "result; max_output_tokens, or tools of this machine, make it less"
         )
     return "less than the low estimate: teams will stop early, and some may have no result"

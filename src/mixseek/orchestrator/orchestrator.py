@@ -409,6 +409,7 @@ class _Execution:
             beginning = self._taken_up(self._run.restored, beginning)
         await self._run.hub.prepare()
         await self._run.keep(self._task.attachments)
+        self._guess_first_rounds()
         await self._run.count_what_was_spent()
         self._has_begun = True
         await self._run.tell_for_good(beginning)
@@ -420,6 +421,15 @@ class _Execution:
             await self._save(summary)
             reach("summary.after_save")
         return summary
+
+    def _guess_first_rounds(self) -> None:
+        """Tell purses what first rounds may take, as far as anybody can tell before; also of teams that have ended."""
+        if not self._run.purses:
+            return
+        size = len(self._task.user_prompt.encode()) + sum(one.size for one in self._task.attachments)
+        for team in self._configured.teams:
+            taken = first_round(self._configured, team, size, self._run.hub)
+            self._run.purses.guess(team.team_id, Spend(taken.cost_usd or 0.0, taken.tokens, taken.calls))
 
     def when_lost(self, stop: Callable[[], None]) -> None:
         """Call ``stop`` when another process has taken the execution over."""
@@ -550,8 +560,7 @@ class _Execution:
 
     async def _play_team(self, controller: RoundController) -> None:
         purses, team_id = self._run.purses, controller.get_team_id()
-        if purses:
-            purses.expect(team_id, self._first_round_of(team_id))
+        purses.expect(team_id)
         async with self._places:
             try:
                 best = await self._try(controller)
@@ -573,13 +582,6 @@ class _Execution:
                 await self._tell_the_end(TeamFinished(**self._where(controller), best=best, **broken_off))
             finally:
                 purses.leave(team_id)
-
-    def _first_round_of(self, team_id: str) -> Spend:
-        """What a first round may take, as far as anybody can tell before one was played."""
-        team = next(team for team in self._configured.teams if team.team_id == team_id)
-        size = len(self._task.user_prompt.encode()) + sum(one.size for one in self._task.attachments)
-        taken = first_round(self._configured, team, size, self._run.hub.prices)
-        return Spend(taken.cost_usd or 0.0, taken.tokens, taken.calls)
 
     async def _try(self, controller: RoundController) -> LeaderBoardEntry:
         """Play, and after a failure again from the first unfinished round, within the one deadline of the team."""

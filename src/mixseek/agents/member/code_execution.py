@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from pydantic_ai import Tool
 from pydantic_ai.capabilities import AgentCapability, NativeOrLocalTool
-from pydantic_ai.native_tools import CodeExecutionTool
+from pydantic_ai.native_tools import AbstractNativeTool, CodeExecutionTool
 
 from mixseek.agents.member.plain import PlainMemberAgent
 from mixseek.config.schema import CodeExecutionSettings, MemberAgentConfig
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.llm import ModelHub
+from mixseek.llm.providers_tools import has_tool
 from mixseek.sandbox import BubblewrapSandbox, CodeResult, Limits, MontySandbox, Sandbox, monty_is_missing
 from mixseek.templating import Texts
 
@@ -25,7 +26,7 @@ class CodeExecutionMemberAgent(PlainMemberAgent):
 
     def check_model(self, hub: ModelHub) -> None:
         """Refuse a model without the tool that was chosen for it."""
-        without = [name for name in self._models() if not _has_own_tool(hub, name)]
+        without = [name for name in self._models() if not has_tool(hub.model(name), CodeExecutionTool())]
         missing = None
         if self._settings.backend == "provider" and without:
             missing = f"{without[0]!r} cannot run code itself: choose another backend (auto, monty, bubblewrap)"
@@ -38,9 +39,13 @@ class CodeExecutionMemberAgent(PlainMemberAgent):
     def own_tools(self) -> Sequence[AgentCapability[None]]:
         """The provider's own tool, ours, or ours for models without one."""
         backend = self._settings.backend
-        native = CodeExecutionTool() if backend in ("auto", "provider") else False
         local = False if backend == "provider" else self._local_tool()
-        return [NativeOrLocalTool(native=native, local=local)]
+        return [NativeOrLocalTool(native=self.providers_tool or False, local=local)]
+
+    @property
+    def providers_tool(self) -> AbstractNativeTool | None:
+        """The provider's, unless a sandbox of this machine was chosen."""
+        return CodeExecutionTool() if self._settings.backend in ("auto", "provider") else None
 
     @property
     def max_result_chars(self) -> int:
@@ -61,10 +66,6 @@ class CodeExecutionMemberAgent(PlainMemberAgent):
             return _told(await sandbox.run_python(code), limits, texts)
 
         return Tool(run_python, description=texts.run_full_python if full else texts.run_python)
-
-
-def _has_own_tool(hub: ModelHub, model: str) -> bool:
-    return CodeExecutionTool in hub.model(model).profile.get("supported_native_tools", ())
 
 
 def _told(result: CodeResult, limits: Limits, texts: Texts) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import AgentCapability
+from pydantic_ai.native_tools import AbstractNativeTool
 from pydantic_ai.toolsets import AbstractToolset
 
 from mixseek.agents.in_vain import LIMITS, NO_ANSWER, why_in_vain
@@ -28,6 +29,11 @@ class PlainMemberAgent(BaseMemberAgent):
     def own_tools(self) -> Sequence[AgentCapability[None]]:
         """The tools of this kind of member; a plain one has none of its own."""
         return ()
+
+    @property
+    def providers_tool(self) -> AbstractNativeTool | None:
+        """The tool of its model's provider that it uses where there is one."""
+        return None
 
     @property
     def max_result_chars(self) -> int:

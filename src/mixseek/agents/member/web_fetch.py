@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_ai import Tool
 from pydantic_ai.capabilities import AgentCapability
-from pydantic_ai.native_tools import WebFetchTool
+from pydantic_ai.native_tools import AbstractNativeTool, WebFetchTool
 
 from mixseek.agents.member.plain import PlainMemberAgent
 from mixseek.agents.member.tools import when_reused
@@ -73,7 +73,12 @@ class WebFetchMemberAgent(PlainMemberAgent):
         """The fetch."""
         fetch = LocalFetch(self._settings, PageReader(Guard.of(self._settings)), self.texts)
         local = Tool(fetch.web_fetch, description=fetch.description)
-        return (provider_or_local(self._backend, self._provider, local),)
+        return (provider_or_local(self._backend, self.providers_tool, local),)
+
+    @property
+    def providers_tool(self) -> AbstractNativeTool | None:
+        """The provider's, unless that of this machine was chosen."""
+        return None if self._backend == "local" else self._provider
 
     @property
     def max_result_chars(self) -> int:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic_ai import Tool
 from pydantic_ai.capabilities import AgentCapability
-from pydantic_ai.native_tools import WebSearchTool
+from pydantic_ai.native_tools import AbstractNativeTool, WebSearchTool
 
 from mixseek.agents.member.plain import PlainMemberAgent
 from mixseek.agents.member.web.fetch import Page, PageReader, Unread, html_parser_is_missing
@@ -49,7 +49,12 @@ class WebSearchMemberAgent(PlainMemberAgent):
         """The search."""
         search = LocalSearch(self._settings, PageReader(Guard.of(self._pages)), self.texts)
         local = Tool(search.web_search, description=search.description)
-        return (provider_or_local(self._backend, self._provider, local),)
+        return (provider_or_local(self._backend, self.providers_tool, local),)
+
+    @property
+    def providers_tool(self) -> AbstractNativeTool | None:
+        """The provider's, unless that of this machine was chosen."""
+        return None if self._backend == "local" else self._provider
 
     @property
     def max_result_chars(self) -> int:
