@@ -61,6 +61,7 @@ ExitReason = Literal[
     "target_score_reached",
     "score_plateau",
     "budget_exhausted",
+    "taken_out",
 ]
 ExecutionStatus = Literal["completed", "partial_failure", "failed"]
 ModelRole = Literal["leader", "member", "evaluator", "judgment"]

@@ -83,6 +83,8 @@ def _print(told: "Replay") -> None:
     print_table(_COLUMNS, rows)
     if told.failed_teams:
         print_line(f"failed: {', '.join(told.failed_teams)}")
+    if told.taken_out:
+        print_line(f"taken out when the execution was resumed, and not played again: {', '.join(told.taken_out)}")
     print_line()
     for line in (*told.differences, *(f"not in the journal: {call}" for call in told.missing_calls)):
         print_line(line)

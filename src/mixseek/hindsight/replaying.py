@@ -58,6 +58,8 @@ class Replay(Record):
     """Whether the replay came to the leader board of the record, round by round."""
     teams: tuple[ReplayedTeam, ...]
     failed_teams: tuple[str, ...]
+    taken_out: tuple[str, ...] = ()
+    """Teams that were taken out when the execution was resumed: they are not in the file, and do not play again."""
     differences: tuple[str, ...] = ()
     missing_calls: tuple[str, ...] = ()
     """Calls that the journal does not have."""
@@ -93,6 +95,7 @@ async def replay(
         equal=not differences and not answers.missing,
         teams=tuple(_team(rank, entry) for rank, entry in enumerate(summary.team_results, 1)),
         failed_teams=tuple(sorted(team.team_id for team in summary.failed_teams_info)),
+        taken_out=record.taken_out,
         differences=tuple(differences),
         missing_calls=tuple(dict.fromkeys(answers.missing)),
         changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
@@ -158,7 +161,11 @@ class _Recorded:
     """How an execution went."""
 
     started: RunStarted
+    """As it was begun, or resumed the last time."""
+    taken_out: tuple[str, ...]
+    """Teams that played before it was resumed and not after."""
     summary: Mapping[str, Any]
+    """How it ended, without those teams."""
     entries: Mapping[_Place, LeaderBoardEntry]
     without_submission_in_time: frozenset[_Place]
     judged: frozenset[_Place]
@@ -182,12 +189,17 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
         raise ConfigurationError(f"the journal knows nothing of execution {execution_id!r}, so it cannot be replayed")
     if [event.kind for event in events if event in (*begun, *finished)][-1] != "RunFinished":
         raise ConfigurationError(f"execution {execution_id!r} did not come to its end: mixseek resume goes on with it")
-    summary = _told(finished[-1])["summary"]
+    started = _begun(begun[-1])
+    events = [event for event in events if event.team_id is None or event.team_id in started.team_names]
     rounds = [event for event in events if event.kind in ("RoundFinished", "RoundFailed")]
-    finals = summary["team_results"]
+    summary = _told(finished[-1])["summary"]
+    finals = [each for each in summary["team_results"] if each["team_id"] in started.team_names]
     return _Recorded(
-        started=_begun(begun[-1]),
-        summary=summary,
+        started=started,
+        taken_out=tuple(
+            sorted({team for event in begun for team in _told(event)["team_names"]} - {*started.team_names})
+        ),
+        summary={**summary, "team_results": finals},
         entries={_place(event): LeaderBoardEntry.model_validate(_told(event)["entry"]) for event in rounds},
         without_submission_in_time=frozenset(
             _place(event) for event in rounds if str(_told(event).get("reason", "")).startswith("no submission within")
