@@ -11,6 +11,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -64,7 +65,9 @@ class Replay(Record):
     missing_calls: tuple[str, ...] = ()
     """Calls that the journal does not have."""
     changes: tuple[str, ...] = ()
-    """What of the configuration is not what the execution was begun with."""
+    """What of the configuration is not what the execution was begun with, or resumed with the last time."""
+    resumed_with: tuple[str, ...] = ()
+    """What was changed when the execution was resumed: rounds before were played by what was there before."""
     calls: int
     """How many recorded calls were answered, or failed, as they did; those of a member whose result was used too."""
     seconds: float
@@ -99,6 +102,7 @@ async def replay(
         differences=tuple(differences),
         missing_calls=tuple(dict.fromkeys(answers.missing)),
         changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
+        resumed_with=record.resumed_with,
         calls=len(journal.used),
         seconds=time.monotonic() - started,
     )
@@ -162,6 +166,8 @@ class _Recorded:
 
     started: RunStarted
     """As it was begun, or resumed the last time."""
+    resumed_with: tuple[str, ...]
+    """What was different each time it was resumed."""
     taken_out: tuple[str, ...]
     """Teams that played before it was resumed and not after."""
     summary: Mapping[str, Any]
@@ -189,16 +195,18 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
         raise ConfigurationError(f"the journal knows nothing of execution {execution_id!r}, so it cannot be replayed")
     if [event.kind for event in events if event in (*begun, *finished)][-1] != "RunFinished":
         raise ConfigurationError(f"execution {execution_id!r} did not come to its end: mixseek resume goes on with it")
-    started = _begun(begun[-1])
+    beginnings = [_begun(event) for event in begun]
+    started = beginnings[-1]
     events = [event for event in events if event.team_id is None or event.team_id in started.team_names]
     rounds = [event for event in events if event.kind in ("RoundFinished", "RoundFailed")]
     summary = _told(finished[-1])["summary"]
     finals = [each for each in summary["team_results"] if each["team_id"] in started.team_names]
     return _Recorded(
         started=started,
-        taken_out=tuple(
-            sorted({team for event in begun for team in _told(event)["team_names"]} - {*started.team_names})
+        resumed_with=tuple(
+            str(each) for before, after in pairwise(beginnings) if before.fingerprint for each in changes(before, after)
         ),
+        taken_out=tuple(sorted({team_id for one in beginnings for team_id in one.team_names} - {*started.team_names})),
         summary={**summary, "team_results": finals},
         entries={_place(event): LeaderBoardEntry.model_validate(_told(event)["entry"]) for event in rounds},
         without_submission_in_time=frozenset(
