@@ -5,6 +5,7 @@ be missing, and the summary too; then what the other one knows is all there is.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,6 +24,7 @@ from mixseek.records import (
     Standing,
     Usage,
     order_standings,
+    seconds_between,
 )
 from mixseek.report.record import ExecutionLine, ExecutionRecord, MemberCall, RoundRecord, Status, TeamRecord
 from mixseek.storage.beginning import BEGINNINGS
@@ -50,6 +52,7 @@ _Place = tuple[str, int]
 
 _MOST_NAMED = 5
 _ENDS = ("RunFinished", "RunInterrupted")
+_SIGNS_OF_PLAY = ("TeamStarted", "RoundStarted", "ModelCalled", "RoundFinished", "RoundFailed")
 
 
 async def list_executions(workspace: Workspace, *, lock_wait_seconds: float = 60) -> list[ExecutionLine]:
@@ -125,6 +128,8 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
         if _has_budget(kept.begun.get("configuration")):
             lost = await _if_readable(_read_lost(journal, execution_id), ())
             kept = replace(kept, lost=lost)
+        if kept.was_resumed:
+            kept = replace(kept, played=await _if_readable(_read_played(journal, execution_id), {}))
         if stored.summary is None and not kept.is_over:
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
     if not stored.found and not kept.found:
@@ -240,6 +245,8 @@ class _Kept:
     bill: tuple[ModelUsage, ...] = ()
     """What calls cost, where the tables may not have all of it yet."""
     lost: tuple[LostUsage, ...] = ()
+    played: Mapping[_Place, float] = field(default_factory=dict)
+    """How long finished rounds were played, where several processes did."""
 
     @property
     def found(self) -> bool:
@@ -310,6 +317,28 @@ async def _read_lost(journal: Journal, execution_id: str) -> tuple[LostUsage, ..
             known = lines.get(_line_key(line))
             lines[_line_key(line)] = line if known is None else known.plus(line)
     return tuple(lines[key] for key in sorted(lines))
+
+
+async def _read_played(journal: Journal, execution_id: str) -> dict[_Place, float]:
+    """How long each round was played from its first beginning to its end, without pauses between processes."""
+    played: dict[_Place, float] = {}
+    begun: dict[_Place, float] = {}
+    clocks: Counter[str] = Counter()  # how long each team was played so far
+    latest: dict[str, datetime] = {}
+    for event in await journal.events(execution_id, kinds=(*BEGINNINGS, *_SIGNS_OF_PLAY)):
+        if event.team_id is None:
+            latest = {}  # another process
+            continue
+        clocks[event.team_id] += seconds_between(latest.get(event.team_id, event.at), event.at)
+        latest[event.team_id] = event.at
+        told = _told(event)
+        if event.kind == "RoundStarted":
+            begun.setdefault((event.team_id, int(told["round_number"])), clocks[event.team_id])
+        elif event.kind in ("RoundFinished", "RoundFailed"):
+            place = event.team_id, int(told["entry"]["round_number"])
+            if place in begun:
+                played[place] = clocks[event.team_id] - begun[place]
+    return played
 
 
 async def _read_open_rounds(journal: Journal, execution_id: str, kept: _Kept) -> _Kept:
@@ -499,6 +528,7 @@ def _rounds(stored: ExecutionRows, kept: _Kept, bill: Iterable[ModelUsage]) -> d
             "is_finished": place in board,
             "members": members.get(place, ()),
             "bill": tuple(bills.get(place, ())),
+            "played_seconds": kept.played.get(place),
         }
         rounds.setdefault(place[0], {})[place[1]] = known.model_copy(update={**news, **more})
     return rounds

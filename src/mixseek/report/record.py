@@ -67,10 +67,14 @@ class RoundRecord(Record):
     bill: tuple[ModelUsage, ...] = ()
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    played_seconds: float | None = None
+    """How long all processes together played it; None where there was only one."""
 
     @property
     def seconds(self) -> float | None:
-        """How long the round took."""
+        """How long the round took, without pauses between processes."""
+        if self.played_seconds is not None:
+            return self.played_seconds
         if self.started_at is None or self.ended_at is None:
             return None
         return seconds_between(self.started_at, self.ended_at)
