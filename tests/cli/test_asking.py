@@ -507,3 +507,18 @@ def test_the_default_judges_need_no_workspace_but_a_key(
     assert ran.code == 2
     assert "no key for the models of 'google-gla': set GOOGLE_API_KEY or GEMINI_API_KEY" in ran.err
     assert "no workspace" in run("evaluate", "query", "answer", "-c", "evaluator.toml").err
+
+
+def test_a_prompt_template_that_fails_is_told_with_its_file_and_key(
+    run: Run, workspace: Path, server: ModelServer
+) -> None:
+    (workspace / "configs" / "prompt_builder.toml").write_text(
+        '[prompt_builder]\nlanguage = "en"\n'
+        "evaluator_user_prompt = '{{ submission }} {{ 1 // (0 if \"unlucky\" in submission else 1) }}'\n"
+    )
+    ran = run("evaluate", "a question", "an unlucky answer")
+    assert (ran.code, server.requests) == (2, [])
+    assert ran.err.startswith(
+        "mixseek: configs/prompt_builder.toml: prompt_builder.evaluator_user_prompt: "
+        "fails for this submission, correct it: "
+    )
