@@ -5,7 +5,7 @@ be missing, and the summary too; then what the other one knows is all there is.
 """
 
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -323,7 +323,7 @@ async def _read_played(journal: Journal, execution_id: str) -> dict[_Place, floa
     """How long each round was played from its first beginning to its end, without pauses between processes."""
     played: dict[_Place, float] = {}
     begun: dict[_Place, float] = {}
-    clocks: Counter[str] = Counter()  # how long each team was played so far
+    clocks: defaultdict[str, float] = defaultdict(float)  # how long each team was played so far
     latest: dict[str, datetime] = {}
     for event in await journal.events(execution_id, kinds=(*BEGINNINGS, *_SIGNS_OF_PLAY)):
         if event.team_id is None:
