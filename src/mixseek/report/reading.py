@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar, get_args
 
-from mixseek.errors import ConfigurationError, NotResumableError, StorageError
+from mixseek.errors import ConfigurationError, NotResumableError, StorageError, would_fail_again
 from mixseek.records import (
     LAST,
     AttachmentInfo,
@@ -93,18 +93,20 @@ async def find_unfinished(workspace: Workspace) -> str:
             return line.execution_id
     named = [line for line in lines if not line.names_no_file]
     failed = [line.execution_id for line in named if line.status in ("partial_failure", "failed")]
-    able = await _first_with_bodies(workspace, failed)
+    able = await _first_that_can_go_on(workspace, failed)
     more = (
         f"; teams of {able} failed, mixseek resume {able} lets them go on" if able else ": mixseek history lists them"
     )
     raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")
 
 
-async def _first_with_bodies(workspace: Workspace, execution_ids: Sequence[str]) -> str | None:
-    """The first of them whose calls were not pruned."""
+async def _first_that_can_go_on(workspace: Workspace, execution_ids: Sequence[str]) -> str | None:
+    """The first of them whose calls were not pruned, and with a team that may fare better."""
     async with Journal(workspace.journal) as journal:
         for each in execution_ids:
-            if await _if_readable(journal.pruned_at(each), None) is None:
+            kept = await _if_readable(_read_journal(journal, each, members=False), _Kept())
+            may_fare_better = not kept.failures or not all(map(would_fail_again, kept.failures.values()))
+            if may_fare_better and await _if_readable(journal.pruned_at(each), None) is None:
                 return each
     return None
 

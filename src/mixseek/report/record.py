@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from mixseek.errors import would_fail_again
 from mixseek.records import (
     AttachmentInfo,
     ExecutionStatus,
@@ -144,6 +145,14 @@ class ExecutionRecord(Record):
     def ended_by_budget(self) -> bool:
         """Whether a team stopped because another round could not be paid for."""
         return any(team.exit_reason == "budget_exhausted" for team in self.teams)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there is something left to play, and a file to play it by."""
+        if self.status == "completed" or self.is_running or self.config_file is None:
+            return False
+        failures = [team.error for team in self.teams if team.error is not None]
+        return not has_ended(self.status) or not failures or not all(map(would_fail_again, failures))
 
     @property
     def best(self) -> TeamRecord | None:
