@@ -63,7 +63,8 @@ async def test_a_team_that_is_taken_out_stays_in_the_summary_with_its_best_round
     assert (summary.best_team_id, summary.failed_teams_info, summary.total_teams) == ("beta", [], 2)
     record = await load_execution(Workspace(tmp_path), ID)
     [beta] = [team for team in record.teams if team.team_id == "beta"]
-    assert (beta.rank, beta.best_round, beta.exit_reason, len(beta.rounds) >= rounds) == (1, 1, reason, True)
+    assert (beta.rank, beta.best_round, beta.exit_reason, beta.finished_rounds) == (1, 1, reason, rounds)
+    assert (beta.error, record.status) == (None, "completed")
     finals = [row for row in arena.rows("leader_board") if row["final_submission"]]
     assert [(row["team_id"], row["exit_reason"]) for row in finals] == [
         ("alpha", "max_rounds_reached"),

@@ -293,12 +293,12 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
 
 
 def _reasons(events: Iterable[JournalEvent], kind: str) -> dict[str, str]:
-    """What was told when teams ended so that did not begin again since."""
+    """What was told when teams ended so that neither began again nor ended otherwise since."""
     reasons: dict[str, str] = {}
     for event in events:
-        if event.kind == "TeamStarted":
-            reasons.pop(str(event.team_id), None)
-        elif event.kind == kind and (reason := _told(event).get("reason")) is not None:
+        if event.team_id is not None:
+            reasons.pop(event.team_id, None)
+        if event.kind == kind and (reason := _told(event).get("reason")) is not None:
             reasons[str(event.team_id)] = reason
     return reasons
 

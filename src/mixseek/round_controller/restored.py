@@ -166,7 +166,7 @@ def _told(event: JournalEvent) -> dict[str, Any]:
 def _by_team(events: Sequence[JournalEvent]) -> dict[str, list[JournalEvent]]:
     """The events of each team, in order, among them those with which it was given more to spend."""
     begun = [_told(event) for event in events if event.kind in BEGINNINGS]
-    by_team: dict[str, list[JournalEvent]] = {team_id: [] for told in begun for team_id in told["team_names"]}
+    by_team: dict[str, list[JournalEvent]] = {team_id: [] for told in begun for team_id in told.get("team_names", ())}
     for event in events:
         concerned = [event.team_id] if event.kind != "RunResumed" else _told(event).get("reopened", ())
         for team_id in concerned:
