@@ -19,6 +19,7 @@ from mixseek.records import (
     MemberSubmission,
     MemberSubmissionsRecord,
     MetricScore,
+    ModelUsage,
     OrchestratorTask,
     ResultStatus,
     RoundState,
@@ -181,3 +182,10 @@ def test_a_summary_counts_its_teams() -> None:
         "partial_teams": 1,
     }
     assert counted["partial_team_ids"] == ["b"]
+
+
+def test_what_cost_nothing_adds_up_to_the_number_that_each_line_has() -> None:
+    line = ModelUsage(
+        execution_id="x", team_id="a", round_number=1, role="leader", agent_name="leader", model="m", cost_usd=0.0
+    )
+    assert repr(line.plus(line).cost_usd) == repr(line.cost_usd)

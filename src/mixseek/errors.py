@@ -40,6 +40,7 @@ MixSeekError
 Errors of prompt templates are Jinja2's own: ``jinja2.TemplateError`` and below.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -81,6 +82,7 @@ __all__ = [
     "ToolError",
     "UnstorableValueError",
     "WorkspaceNotFoundError",
+    "would_fail_again",
 ]
 
 
@@ -301,4 +303,12 @@ class BudgetExhaustedError(RunError):
 
 
 class NoResultError(RunError):
-    """No round of a team ended with a submission."""
+    """No round of a team ended with a submission that could be scored."""
+
+
+def would_fail_again(reason: str) -> bool:
+    """Whether a team that failed for this reason has played all its rounds: to resume it changes nothing."""
+    return _NO_SCORED_ROUND.match(reason) is not None
+
+
+_NO_SCORED_ROUND = re.compile(r"no round of team .+ has a scored submission")

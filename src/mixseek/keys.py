@@ -23,11 +23,15 @@ KeySource = Literal["environment", ".env", "keyring"]
 
 
 class Environment(dict[str, str]):
-    """The variables of a process over those of a workspace's ``.env``, and for keys the keyring behind both."""
+    """The variables of a process over those of a workspace's ``.env``, and for keys the keyring behind both.
 
-    def __init__(self, process: Mapping[str, str], dotenv: Mapping[str, str]) -> None:
-        super().__init__({**dotenv, **process})
+    ``dotenv`` is None where there is no workspace, and so no such file.
+    """
+
+    def __init__(self, process: Mapping[str, str], dotenv: Mapping[str, str] | None) -> None:
+        super().__init__({**(dotenv or {}), **process})
         self._process = process
+        self.has_dotenv = dotenv is not None
 
     def source(self, name: str) -> KeySource:
         """Where the value of a variable comes from."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from mixseek.embedded import PREFIX
 from mixseek.errors import ConfigurationError, Problem
-from mixseek.keys import NO_KEYRING, find_key, keyring_fault, source_of_key
+from mixseek.keys import NO_KEYRING, Environment, find_key, keyring_fault, source_of_key
 from mixseek.plugins import Provider, providers
 
 __all__ = [
@@ -77,12 +77,12 @@ def missing_key(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[
     """What to do about the key of a provider, in words; None if it has one or needs none."""
     if prefix in servers:
         variable = servers[prefix].api_key_env
-        return None if variable is None or find_key(environ, variable) else _set_one(prefix, (variable,))
+        return None if variable is None or find_key(environ, variable) else _set_one(prefix, (variable,), environ)
     provider = find_provider(prefix)
     if provider is None or not provider.key_variables:
         return None
     own_server = provider.address_variable and environ.get(provider.address_variable)
-    return None if own_server or key_of(provider, environ) else _set_one(prefix, provider.key_variables)
+    return None if own_server or key_of(provider, environ) else _set_one(prefix, provider.key_variables, environ)
 
 
 def missing_package(prefix: str, servers: Mapping[str, OwnServer]) -> str | None:
@@ -114,11 +114,12 @@ def check_model(model_id: str, servers: Mapping[str, OwnServer], environ: Mappin
     return [Problem(missing)] if missing else []
 
 
-def _set_one(prefix: str, variables: tuple[str, ...]) -> str:
+def _set_one(prefix: str, variables: tuple[str, ...], environ: Mapping[str, str]) -> str:
     fault = keyring_fault()
     asked = "" if fault is None or fault == NO_KEYRING else f"; the keyring was asked, but {fault}"
-    where = f"{' or '.join(variables)} in the environment or in .env of the workspace"
-    return f"no key for the models of {prefix!r}: set {where}{asked}"
+    has_dotenv = not isinstance(environ, Environment) or environ.has_dotenv
+    where = "in the environment or in .env of the workspace" if has_dotenv else "in the environment"
+    return f"no key for the models of {prefix!r}: set {' or '.join(variables)} {where}{asked}"
 
 
 def _unknown(prefix: str, servers: Mapping[str, OwnServer]) -> str:

@@ -61,6 +61,7 @@ ExitReason = Literal[
     "target_score_reached",
     "score_plateau",
     "budget_exhausted",
+    "taken_out",
 ]
 ExecutionStatus = Literal["completed", "partial_failure", "failed"]
 ModelRole = Literal["leader", "member", "evaluator", "judgment"]
@@ -168,7 +169,7 @@ class ModelUsage(Record):
                 "requests": self.requests + other.requests,
                 "input_tokens": self.input_tokens + other.input_tokens,
                 "output_tokens": self.output_tokens + other.output_tokens,
-                "cost_usd": None if unknown else (self.cost_usd or 0) + (other.cost_usd or 0),
+                "cost_usd": None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
             }
         )
 

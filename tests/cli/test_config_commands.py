@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 import pytest
 import tomli
 
+from mixseek import providers
 from mixseek.cli import main
 from mixseek.cli.config import Component
 from mixseek.config.kinds import KINDS
@@ -68,6 +69,8 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("MIXSEEK_")] + ["TZ"]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GOOGLE_API_KEY", "the key of the default models")
+    # As if the package of the default models were installed, whichever are.
+    monkeypatch.setitem(providers._PACKAGES, "google", "json")
 
 
 @pytest.fixture

@@ -268,9 +268,9 @@ def test_a_run_whose_streams_are_closed_plays_and_writes_its_answer(
 def test_all_that_is_wrong_is_told_before_anything_is_called(server: ModelServerProcess, workspace: Path) -> None:
     write_workspace(workspace, teams=2, base_url=server.base_url)
     _change(workspace / "configs/agents/team-a.toml", "loopback:", "loopbak:")
-    _change(workspace / "configs/agents/team-b.toml", "loopback:", "anthropic:")
+    _change(workspace / "configs/agents/team-b.toml", "loopback:", "openai:")
 
-    ran = _run(workspace, TASK, "--timeout", "5", ANTHROPIC_API_KEY="")
+    ran = _run(workspace, TASK, "--timeout", "5", OPENAI_API_KEY="", OPENAI_BASE_URL="")
 
     assert ran.returncode == 2
     assert ran.stdout == ""
@@ -278,8 +278,8 @@ def test_all_that_is_wrong_is_told_before_anything_is_called(server: ModelServer
         "mixseek: --timeout: 5 is not allowed: must be a whole number from 10 to 3600",
         "mixseek: configs/agents/team-a.toml: team.leader.model: unknown model provider 'loopbak'; "
         "did you mean 'loopback'?",
-        "mixseek: configs/agents/team-b.toml: team.leader.model: no key for the models of 'anthropic': "
-        "set ANTHROPIC_API_KEY in the environment or in .env of the workspace",
+        "mixseek: configs/agents/team-b.toml: team.leader.model: no key for the models of 'openai': "
+        "set OPENAI_API_KEY in the environment or in .env of the workspace",
     ]
     assert server.bill.total.requests == 0
     assert not (workspace / "mixseek.db").exists()

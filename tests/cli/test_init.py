@@ -165,6 +165,18 @@ def test_it_says_what_to_run_next(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"  mixseek exec '{task}' --dry-run -w .\n  mixseek exec '{task}' -w .\n" in printed
 
 
+def test_a_directory_beside_this_one_is_told_by_its_own_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Path.cwd()
+    (here / "deep").mkdir()
+    monkeypatch.chdir(here / "deep")
+    assert _run("init", "../beside") == 0
+    told = capsys.readouterr().out.splitlines()
+    assert f"A workspace for demo is in {here.resolve() / 'beside'}." in told
+    assert f"  cd {here.resolve() / 'beside'}" in told
+
+
 def test_without_a_directory_it_is_this_one() -> None:
     assert _run("init") == 0
     assert Path("configs/orchestrator.toml").is_file()

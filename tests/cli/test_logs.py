@@ -176,6 +176,7 @@ def test_processes_that_rotate_one_file_lose_and_tear_no_line(tmp_path: Path) ->
 def test_a_file_that_was_taken_away_is_made_anew(tmp_path: Path) -> None:
     path = tmp_path / "mixseek.log"
     handler = SharedLogFile(path, print)
+    handler.emit(logging.makeLogRecord({"msg": "gone"}))
     path.unlink()
     handler.emit(logging.makeLogRecord({"msg": "here"}))
     handler.close()
@@ -194,3 +195,14 @@ def test_a_full_disk_is_told_once_and_stops_nothing(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     handler.close()
     assert told == [f"the log file {tmp_path / 'mixseek.log'} cannot be written: File too large"]
+
+
+def test_a_command_that_is_refused_leaves_no_log_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_workspace(tmp_path, teams=1)
+    (tmp_path / "configs" / "prompt_builder.toml").write_text('[prompt_builder]\nlanguage = "en"\n')
+    (tmp_path / "configs" / "orchestrator.toml").write_text("[orchestrator]\nteam = 1\n")
+    with pytest.raises(SystemExit) as end:
+        main(["exec", "a task", "-w", str(tmp_path)])
+    assert end.value.code == 2
+    assert "orchestrator.team: unknown key" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["configs"]

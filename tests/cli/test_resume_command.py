@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mixseek.testing import ModelServerProcess
+from mixseek.testing import ModelServer, ModelServerProcess
 from soak import forked
 from soak.arena import Arena, Team
 from tests.commands import Ran, run_here
@@ -80,3 +80,30 @@ def test_a_changed_file_is_named_and_exec_resumes_too(arena: Arena, server: Mode
     assert accepted.returncode == 0, accepted.stderr
     assert "Best answer" in accepted.stdout
     assert " s over all processes\n" in accepted.stdout
+
+
+def test_resuming_is_not_offered_where_every_round_was_played_and_none_was_scored(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, [Team("alpha", members=0)], orchestrator="max_rounds = 1\n")
+        arena.script(server)
+        server.on("leader-alpha", lambda _: "")
+        played = mixseek(arena, "exec", TASK)
+        shown, resumed = mixseek(arena, "show", "last"), mixseek(arena, "resume")
+    assert played.returncode == 2
+    assert "has a scored submission" in played.stdout
+    assert "mixseek resume" not in played.stderr + shown.stdout + resumed.stderr
+
+
+def test_resuming_is_offered_with_the_workspace_that_was_given(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        teams = [Team("alpha", members=0), Team("beta", members=0)]
+        arena = Arena(tmp_path, server.base_url, teams, orchestrator="max_rounds = 1\nmax_retries_per_team = 0\n")
+        arena.script(server)
+        server.on("leader-alpha", lambda _: "")
+        server.fault(401, model="leader-beta")
+        played = mixseek(arena, "exec", TASK)
+    last_line = played.stderr.splitlines()[-1].strip()
+    assert last_line.startswith("mixseek resume ")
+    assert f"{last_line} lets the teams go on that failed" in mixseek(arena, "show", "last").stdout
+    assert last_line.endswith(f"-w {tmp_path}")
+    assert "lets them go on" in mixseek(arena, "resume").stderr

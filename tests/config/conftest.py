@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from mixseek import providers
+
 
 @pytest.fixture(autouse=True)
 def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("MIXSEEK_")] + ["TZ"]:
         monkeypatch.delenv(name, raising=False)
+    # As if the package of the default models were installed, whichever are.
+    monkeypatch.setitem(providers._PACKAGES, "google", "json")
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 # ruff: noqa: E501  # messages are quoted whole, as a user sees them
 """Providers and keys are looked at when files are read: unknown ones are errors, missing keys only before a run."""
 
+import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import OrchestratorSettings
 from mixseek.errors import ConfigurationError
+from mixseek.testing import write_workspace
 
 TEAM = '[team]\nteam_id = "t"\nteam_name = "T"\n'
 OPENAI = "no key for the models of 'openai': set OPENAI_API_KEY in the environment or in .env of the workspace"
@@ -218,3 +221,21 @@ def test_a_default_without_a_file_is_told_by_the_kind_of_file_it_would_stand_in(
     file = _competition(workspace)
     (workspace / "configs/evaluator.toml").unlink()
     assert f"evaluator defaults: default_model: {GOOGLE}" in _notes(workspace, file)
+
+
+def test_keys_and_packages_that_are_missing_are_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_workspace(tmp_path, teams=2)
+    for name, model in (("a", "groq:llama"), ("b", "mistral:large")):
+        file = tmp_path / "configs" / "agents" / f"team-{name}.toml"
+        file.write_text(re.sub(r'model = ".*"', f'model = "{model}"', file.read_text()))
+    for package in ("groq", "mistralai"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigurationError) as error:
+        ConfigurationManager(tmp_path, environ={}).load_run_settings("configs/orchestrator.toml", for_a_run=True)
+    told = [str(problem) for problem in error.value.problems]
+    assert [line for line in told if "groq" in line] == [
+        "configs/agents/team-a.toml: team.leader.model: no key for the models of 'groq': "
+        "set GROQ_API_KEY in the environment or in .env of the workspace",
+        "configs/agents/team-a.toml: team.leader.model: models of 'groq' need a package: pip install \"mixseek[groq]\"",
+    ]
+    assert len([line for line in told if "mistral" in line]) == 2

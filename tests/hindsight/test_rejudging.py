@@ -472,3 +472,36 @@ def test_of_an_execution_that_did_not_end_it_is_said_that_only_a_part_was_looked
             main(arguments)
         assert end.value.code in (None, 0)
         assert "is unfinished: this goes by the rounds that it has so far" in capsys.readouterr().err
+
+
+# --- prompts ----------------------------------------------------------------------------------------------------------
+
+FAILING = """\
+[prompt_builder]
+team_user_prompt = "{{ user_prompt }}"
+judgment_user_prompt = "{{ user_prompt }}"
+evaluator_user_prompt = '''{{ user_prompt }} {{ submission }}
+{{ 1 // (0 if "beta answer of round 2" in submission else 1) }}'''
+"""
+
+
+def test_a_template_that_fails_is_told_with_file_and_key_before_any_judge_is_asked(
+    played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (played.root / "configs" / "prompt_builder.toml").write_text(FAILING)
+    file = _evaluator(played, OTHER)
+    with pytest.raises(SystemExit) as end:
+        main(["rejudge", "last", "--evaluator", str(file), "-w", str(played.root)])
+    told = capsys.readouterr().err.splitlines()
+    assert (end.value.code, server.requests) == (2, [])
+    assert told[-1].startswith(
+        "mixseek: configs/prompt_builder.toml: prompt_builder.evaluator_user_prompt: "
+        "fails for round 2 of team 'beta', correct it: "
+    )
+    assert "line 2" in told[-1]
+
+
+def test_metrics_in_code_need_no_prompt(played: Arena, server: ModelServer) -> None:
+    (played.root / "configs" / "prompt_builder.toml").write_text(FAILING)
+    told = _rejudge(played, '[[metrics]]\nname = "Terms"\noptions = {required = ["alpha"]}\n')
+    assert (told.failed_metrics, told.new_winner) == (0, "alpha")

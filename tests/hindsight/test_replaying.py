@@ -196,3 +196,30 @@ def test_a_team_that_ran_out_of_time_after_a_round_does_so_again_and_at_once(tmp
     assert board == [("alpha", 2, "max_rounds_reached"), ("beta", 1, "partial_failure_timeout")]
     assert told.failed_teams == ("beta",)
     assert told.seconds < 5
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_what_an_execution_was_resumed_with_is_told(
+    is_text: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ModelServer() as server:
+        arena = Arena(
+            tmp_path, server.base_url, [Team("alpha", members=0)], "max_rounds = 2\nmax_retries_per_team = 0\n"
+        )
+        arena.script(server)
+        server.fault(401, model="leader-alpha", at=2)
+        execution_id = asyncio.run(arena.play()).summary.execution_id
+        server.on("another", lambda _: "another answer, worth 90")
+        file = tmp_path / "configs" / "agents" / "0.toml"
+        file.write_text(file.read_text().replace("loop:leader-alpha", "loop:another"))
+        asyncio.run(arena.build().resume(execution_id, accept_changes=True))
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["replay", "last", "-w", str(tmp_path), *([] if is_text else ["-f", "json"])])
+    out, err = capsys.readouterr()
+    words = "team alpha: leader.model: was 'loop:leader-alpha', is 'loop:another'"
+    if is_text:
+        assert f"mixseek: was resumed with a change: {words}" in err.splitlines()
+        assert "changed since" not in err
+    else:
+        assert json.loads(out)["resumed_with"] == [words]

@@ -501,3 +501,23 @@ def test_run_takes_what_arun_takes_and_every_setting_of_an_orchestrator_file() -
     assert set(get_type_hints(Options)) - set(get_type_hints(Limits)) == takes
     elsewhere = {"workspace_path", "teams", "evaluator_config", "judgment_config", "prompt_builder_config"}
     assert set(get_type_hints(Limits)) == set(OrchestratorSettings.model_fields) - elsewhere
+
+
+def test_the_remedy_for_a_missing_variable_names_no_file_that_nobody_reads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    servers = {"tools": {"command": sys.executable, "env": {"A": "${NOT_SET_HERE}"}}}
+    member = {"name": "m", "type": "plain", "description": "m", "model": "ollama:x", "mcp_servers": servers}
+    team = {"team_id": "a", "team_name": "A", "leader": {"model": "openai:gpt-5-mini"}, "members": [member]}
+
+    def told(workspace: Path | None) -> list[str]:
+        with pytest.raises(ConfigurationError) as error:
+            mixseek.run("a task", [team], evaluator={"default_model": "ollama:x"}, judgment=RULES, workspace=workspace)
+        return [problem.message for problem in error.value.problems]
+
+    key = "no key for the models of 'openai': set OPENAI_API_KEY in the environment"
+    variable = "the variable NOT_SET_HERE is not set: set it"
+    assert told(None) == [key, variable]
+    assert told(tmp_path) == [f"{key} or in .env of the workspace", f"{variable}, or write it into .env"]

@@ -11,7 +11,8 @@ import duckdb
 import pytest
 
 from mixseek.errors import ConfigurationError, NotResumableError
-from mixseek.hindsight.whatif import what_if
+from mixseek.events import Event, ModelCalled
+from mixseek.hindsight.whatif import StopRule, what_if
 from mixseek.llm import Backoff
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
@@ -480,3 +481,40 @@ async def test_the_best_of_all_executions_come_in_the_one_order(tmp_path: Path) 
         ("e1", "b", 1, 70.0),
     ]
     assert len(await best_results(Workspace(tmp_path), limit=1)) == 1
+
+
+async def test_a_round_that_was_broken_off_took_what_all_processes_took_and_no_pause(tmp_path: Path) -> None:
+    file = write_workspace(tmp_path, teams=1, members=1, max_rounds=2)
+    built: list[Orchestrator] = []
+
+    def stop(event: Event) -> None:
+        if isinstance(event, ModelCalled) and event.role == "member":
+            built[0].stop()
+
+    with scripted():
+        settings = load_orchestrator_settings(file, tmp_path)
+        built.append(Orchestrator(settings, listeners=[stop]))
+        begun = await built[0].execute(TASK)
+        assert begun.interrupted
+        await Orchestrator(settings).resume(begun.execution_id)
+    at = _a_second_for_each_event(tmp_path, pause=3600)
+    record = await load_execution(Workspace(tmp_path), begun.execution_id)
+    first = at["ModelCalled"][1] - at["RoundStarted"][0]
+    second = at["RoundFinished"][0] - at["TeamStarted"][1]
+    [team] = record.teams
+    assert [one.seconds for one in team.rounds] == [first + second, at["RoundFinished"][1] - at["RoundStarted"][2]]
+    [report] = what_if(record, [StopRule(max_rounds=1)]).rules
+    assert report.teams[0].kept.seconds == first + second
+
+
+def _a_second_for_each_event(root: Path, *, pause: int) -> dict[str, list[int]]:
+    """Set the clock of the journal: what happened, and at which second, with a pause before the second process."""
+    seconds: dict[str, list[int]] = {}
+    with sqlite3.connect(root / "journal.db") as journal:
+        for position, kind in journal.execute("SELECT position, kind FROM events ORDER BY position").fetchall():
+            second = position + (pause if kind == "RunResumed" or "RunResumed" in seconds else 0)
+            seconds.setdefault(kind, []).append(second)
+            moment = datetime.fromtimestamp(second, UTC).isoformat()
+            journal.execute("UPDATE events SET at = ? WHERE position = ?", (moment, position))
+    journal.close()
+    return seconds

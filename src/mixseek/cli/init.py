@@ -46,6 +46,8 @@ def init(
     starter = Starter(template, lang.value)
     make_directory(root)
     root = Workspace.locate(root).root
+    # As it is printed and to be copied; a link keeps its name where that is possible.
+    root = root.resolve() if ".." in root.parts else root
     _refuse_to_mix(root, starter, force=force)
     for name, text in starter.files.items():
         write(root, name, text, force=force)

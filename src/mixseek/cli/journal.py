@@ -28,7 +28,7 @@ from mixseek.cli.tables import Column, print_table
 from mixseek.errors import ConfigurationError
 from mixseek.report.reading import LAST, nothing_played
 from mixseek.report.tabular import csv_text
-from mixseek.storage.beginning import read_beginning
+from mixseek.storage.beginning import BEGINNINGS, beginning_in
 from mixseek.storage.executions import StoredExecutions
 from mixseek.storage.journal import CallLine, Journal, JournalEvent, ModelCall
 from mixseek.storage.journal_checks import JournalCheck, check_journal
@@ -271,11 +271,13 @@ async def _calls(
 
 async def _refuse_unknown(journal: Journal, execution_id: str, team: str | None) -> None:
     """An empty table would say that nothing was asked, where nothing is known or a name is wrong."""
-    begun = await read_beginning(journal, execution_id)
-    if begun is None and not await journal.call_lines(execution_id):
+    begun = await journal.events(execution_id, kinds=BEGINNINGS)
+    if not begun and not await journal.call_lines(execution_id):
         raise ConfigurationError(f"the journal has nothing of execution {execution_id}: it was played without one")
-    if team is not None and begun is not None and team not in begun.team_names:
-        raise ConfigurationError(f"no team {team!r} played: --team takes one of {', '.join(sorted(begun.team_names))}")
+    # One that was taken out when the execution was resumed has played as well.
+    teams = {team_id for event in begun if (one := beginning_in([event])) for team_id in one.team_names}
+    if team is not None and teams and team not in teams:
+        raise ConfigurationError(f"no team {team!r} played: --team takes one of {', '.join(sorted(teams))}")
 
 
 def _fields(line: CallLine) -> dict[str, Any]:

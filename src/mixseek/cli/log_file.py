@@ -23,7 +23,10 @@ _SECONDS_BETWEEN = 0.005
 
 
 class SharedLogFile(logging.Handler):
-    """Appends to ``path`` and moves it to ``path.1`` when it is full; ``on_failure`` hears once that it cannot."""
+    """Appends to ``path`` and moves it to ``path.1`` when it is full; ``on_failure`` hears once that it cannot.
+
+    The file and its directory are made for the first record: a command that is refused at once leaves nothing behind.
+    """
 
     def __init__(
         self,
@@ -36,17 +39,18 @@ class SharedLogFile(logging.Handler):
         super().__init__()
         self.path, self._max_bytes, self._kept_files = path, max_bytes, kept_files
         self._on_failure: Callable[[str], None] | None = on_failure
-        self._lock_file = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            self._file = _open(path)
-        except OSError:
-            os.close(self._lock_file)
-            raise
+        self._file = self._lock_file = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a file that records go to."""
+        return self._file >= 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record whole."""
         try:
             line = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+            self._open()
             self._rotate_before(len(line))
             with self._locked(fcntl.LOCK_SH):
                 self._follow()
@@ -55,6 +59,14 @@ class SharedLogFile(logging.Handler):
             self._tell(error)
         except Exception:  # noqa: BLE001  # as every handler of Python does: a log line stops nothing
             self.handleError(record)
+
+    def _open(self) -> None:
+        if self._lock_file < 0:
+            self.path.parent.mkdir(exist_ok=True)
+            beside = self.path.with_name(f".{self.path.name}.lock")
+            self._lock_file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if self._file < 0:
+            self._file = _open(self.path)
 
     def close(self) -> None:
         """Give the files back."""

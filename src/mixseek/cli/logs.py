@@ -143,7 +143,7 @@ def start_logging(
     if not options.no_log_console:
         handlers.append(_console_handler(asked or LogLevel.WARNING, verbose=options.verbose))
     if file and not options.no_log_file:
-        handlers += _file_handlers(workspace, asked or LogLevel.INFO)
+        handlers.append(_file_handler(workspace, asked or LogLevel.INFO))
     for handler in handlers:
         handler.addFilter(add_where)
         handler.addFilter(leave_out_values)
@@ -194,9 +194,9 @@ def _known_secrets(environ: Mapping[str, str]) -> Redactor:
 
 def keep_unexpected(error: Exception) -> str:
     """Keep the traceback of an error nobody expected, and say where: in the log, or in a file of its own."""
-    files = [handler for handler in _started if isinstance(handler, SharedLogFile)]
     if _started:
         logger.critical("unexpected", exc_info=error, extra={"is_told": True})
+    files = [handler for handler in _started if isinstance(handler, SharedLogFile) and handler.is_open]
     if files:
         return str(files[0].path)
     with tempfile.NamedTemporaryFile(
@@ -256,18 +256,12 @@ class _ToStandardError(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
-def _file_handlers(workspace: Workspace, level: LogLevel) -> list[logging.Handler]:
-    """The file, or none where it cannot be written: a run is worth more than its log."""
-    path = workspace.root / "logs" / "mixseek.log"
-    try:
-        path.parent.mkdir(exist_ok=True)
-        handler = SharedLogFile(path, warn)
-    except OSError as error:
-        warn(f"no log file: {path} cannot be written: {error.strerror}")
-        return []
+def _file_handler(workspace: Workspace, level: LogLevel) -> logging.Handler:
+    """The file; that it cannot be written is told once, since a run is worth more than its log."""
+    handler = SharedLogFile(workspace.root / "logs" / "mixseek.log", warn)
     handler.setLevel(level.upper())
     handler.setFormatter(Lines("%(asctime)s %(levelname)s %(name)s: %(message)s", tracebacks=True))
-    return [handler]
+    return handler
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -27,6 +28,7 @@ __all__ = [
     "asks_for_json",
     "clean",
     "clean_text",
+    "command_to_copy",
     "error_as_json",
     "json_text",
     "open_closed_streams",
@@ -159,6 +161,12 @@ def rounded(value: Any) -> Any:
         case list():
             return [rounded(item) for item in value]
     return value
+
+
+def command_to_copy(verb: str, execution_id: str, workspace: Path | str | None) -> str:
+    """A command about an execution, with the workspace as it was given."""
+    place = [] if workspace is None else ["-w", str(workspace)]
+    return shlex.join(["mixseek", verb, execution_id, *place])
 
 
 def print_document(text: str) -> None:

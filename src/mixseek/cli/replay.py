@@ -68,8 +68,9 @@ def replay(
 
 
 def _print(told: "Replay") -> None:
+    _tell_of_changes("was resumed with a change", told.resumed_with)
     if not told.equal:
-        _tell_of_changes(told.changes)
+        _tell_of_changes("changed since", told.changes)
     rows = [
         [
             str(team.rank),
@@ -83,6 +84,8 @@ def _print(told: "Replay") -> None:
     print_table(_COLUMNS, rows)
     if told.failed_teams:
         print_line(f"failed: {', '.join(told.failed_teams)}")
+    if told.taken_out:
+        print_line(f"taken out when the execution was resumed, and not played again: {', '.join(told.taken_out)}")
     print_line()
     for line in (*told.differences, *(f"not in the journal: {call}" for call in told.missing_calls)):
         print_line(line)
@@ -91,10 +94,10 @@ def _print(told: "Replay") -> None:
     print_line(f"{outcome}: {calls} answered from the journal, nobody was asked, {told.seconds:.1f} s")
 
 
-def _tell_of_changes(changes: Sequence[str]) -> None:
+def _tell_of_changes(when: str, changes: Sequence[str]) -> None:
     """What most likely makes the difference, before all that follows from it."""
     for change in changes[:_MOST_CHANGES]:
-        warn(f"mixseek: changed since: {change}")
+        warn(f"mixseek: {when}: {change}")
     more = len(changes) - _MOST_CHANGES
     if more > 0:
         warn(f"mixseek: and {more} more; -f json tells all")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from mixseek.cli.output import (
     Format,
     FormatOption,
     WorkspaceOption,
+    command_to_copy,
     print_json,
     print_line,
     print_text,
@@ -69,7 +71,7 @@ def show(
     if output is Format.JSON:
         print_json(as_json(chosen))
         return
-    _print_head(record)
+    _print_head(record, workspace)
     print_board(record)
     _print_scores(chosen)
     _print_rounds(chosen, in_full=rounds)
@@ -96,15 +98,14 @@ def _only(record: ExecutionRecord, wanted: str) -> ExecutionRecord:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _print_head(record: ExecutionRecord) -> None:
+def _print_head(record: ExecutionRecord, workspace: Path | None) -> None:
     print_line(f"Execution {record.execution_id}")
     took = "" if record.seconds is None else f", {duration(record.seconds)}"
     print_line(f"{state(record)}, started {when(record.started_at)}{took}")
     print_line(spent_words(record.usage, record.cost_usd))
-    # Without the journal there is nothing to go on from, and without a file nothing to go on with.
-    if record.status != "completed" and not record.is_running and record.config_file is not None:
+    if record.can_go_on:
         goes_on = "lets the teams go on that failed" if has_ended(record.status) else "goes on with it"
-        print_line(f"mixseek resume {record.execution_id} {goes_on}")
+        print_line(f"{command_to_copy('resume', record.execution_id, workspace)} {goes_on}")
     for one in record.attachments:
         print_line(f"attached: {one.name} ({one.media_type}, {counted(one.size, 'byte')})")
     print_line()

@@ -1,7 +1,6 @@
 """What is printed of a run when it is over: leader board, scores by round, bill, and the best answer."""
 
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from mixseek.amounts import spent_words
 from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
-from mixseek.cli.output import Format, print_json, print_line, print_text, rounded, warn, writes_all
+from mixseek.cli.output import Format, command_to_copy, print_json, print_line, print_text, rounded, warn, writes_all
 from mixseek.cli.progress import OVER_ALL_PROCESSES
+from mixseek.errors import would_fail_again
 from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
 from mixseek.redaction import Redactor
 from mixseek.report.summing import by_model, by_team_round_and_role, lost_words
@@ -56,19 +56,20 @@ def tell_of_interruption(summary: ExecutionSummary, *, has_begun: bool, workspac
 
 
 def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None) -> None:
-    """Say on standard error how teams that failed can go on."""
+    """Say on standard error how teams that failed can go on, where that could change anything."""
+    reasons = [each.error_message for each in summary.failed_teams_info if not would_fail_again(each.error_message)]
+    if not reasons:
+        return
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
     # With the limit as it is they would only fail again.
-    has_met_limit = all(_BUDGET.search(team.error_message) for team in summary.failed_teams_info)
+    has_met_limit = all(_BUDGET.search(reason) for reason in reasons)
     first = "with a larger limit " if has_met_limit else ""
     warn(f"mixseek: {first}{failed} on with this, and nothing is paid for twice:")
     warn(_command("resume", summary, workspace) + (" --accept-changes" if has_met_limit else ""))
 
 
 def _command(verb: str, summary: ExecutionSummary, workspace: str | None) -> str:
-    """A command to copy."""
-    place = [] if workspace is None else ["-w", workspace]
-    return f"  {shlex.join(['mixseek', verb, summary.execution_id, *place])}"
+    return f"  {command_to_copy(verb, summary.execution_id, workspace)}"
 
 
 def _lines(summary: ExecutionSummary, scores: Scores, *, is_resumed: bool) -> list[str]:

@@ -192,7 +192,8 @@ def _server_faults(server: Mapping[str, Any], environ: Mapping[str, str], worksp
     for key, text in _referring_texts(server):
         for variable in references(text) if isinstance(text, str) else ():
             if variable not in environ:
-                yield key, f"the variable {variable} is not set: set it, or write it into .env"
+                remedy = "set it" if workspace.is_bare else "set it, or write it into .env"
+                yield key, f"the variable {variable} is not set: {remedy}"
 
 
 def _referring_texts(server: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:

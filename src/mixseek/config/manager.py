@@ -49,7 +49,7 @@ from mixseek.config.model_names import (
     NamedModel,
     Server,
     all_models,
-    models_without_key,
+    models_not_ready,
     unknown_models,
 )
 from mixseek.config.problems import no_such_file, problem_at, problems_of
@@ -458,7 +458,9 @@ class ConfigurationManager:
         Where an environment was given, it is all there is beside ``.env``.
         """
         dotenv = self._dotenv(_Findings())
-        return Environment(os.environ, dotenv) if self._environ is os.environ else {**dotenv, **self._environ}
+        if self._environ is os.environ:
+            return Environment(os.environ, None if self.workspace.is_bare else dotenv)
+        return {**dotenv, **self._environ}
 
     @property
     def redactor(self) -> Redactor:
@@ -552,9 +554,9 @@ class ConfigurationManager:
         findings.problems += (
             problem_at(place(path), text) for path, text in unknown_models(model, values, known, self.workspace)
         )
-        without_key = models_without_key(model, values, known, self.workspace)
+        unusable = models_not_ready(model, values, known, self.workspace)
         heard = findings.problems if findings.for_a_run else findings.notes
-        heard += (replace(problem_at(place(path), text), mended_at_once=True) for path, text in without_key)
+        heard += (replace(problem_at(place(path), text), mended_at_once=True) for path, text in unusable)
         heard += (problem_at(place(path), text) for path, text in missing_sandboxes(model, values))
         not_ready = servers_not_ready(model, values, known.environ, self.workspace)
         heard += (problem_at(place(path), text) for path, text in not_ready)

@@ -21,7 +21,7 @@ from mixseek.config.schema import (
 )
 from mixseek.errors import ConfigurationError, PluginError
 from mixseek.metrics import JUDGES, metric_type
-from mixseek.providers import OwnServer, check_model, find_provider, missing_key, split_model_id
+from mixseek.providers import OwnServer, check_model, find_provider, missing_key, missing_package, split_model_id
 from mixseek.records import AgentType
 from mixseek.workspace import Workspace
 
@@ -31,7 +31,7 @@ __all__ = [
     "Server",
     "all_models",
     "asked_models",
-    "models_without_key",
+    "models_not_ready",
     "unknown_models",
 ]
 
@@ -94,15 +94,15 @@ def unknown_models(
                 yield path, fault
 
 
-def models_without_key(
+def models_not_ready(
     model: type[BaseModel], values: Mapping[str, Any], known: KnownProviders, workspace: Workspace
 ) -> Iterator[Fault]:
-    """Every model a run would ask, defaults included, whose provider's key is not there."""
+    """Every model a run would ask, defaults included, whose provider's key or package is not there."""
     for path, model_id in _asked_models(model, values, workspace):
         prefix = _prefix(model_id)
-        missing = None if prefix is None else missing_key(prefix, known.servers, known.environ)
-        if missing:
-            yield path, missing
+        if prefix is not None:
+            needed = missing_key(prefix, known.servers, known.environ), missing_package(prefix, known.servers)
+            yield from ((path, missing) for missing in needed if missing)
 
 
 def _prefix(model_id: str) -> str | None:

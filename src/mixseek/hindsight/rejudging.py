@@ -27,7 +27,7 @@ from mixseek.evaluator import Evaluator
 from mixseek.events import Listener
 from mixseek.hindsight.borrowing import BorrowingJournal
 from mixseek.llm import Backoff, Scope, attached_text, calling
-from mixseek.orchestrator.single import Surroundings, bill_of, refuse_unpriced
+from mixseek.orchestrator.single import Surroundings, bill_of, failing_template_told, refuse_unpriced
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.prompt_builder.fence import new_nonce
 from mixseek.prompt_builder.formatters import get_current_datetime_with_timezone
@@ -325,11 +325,18 @@ async def _all_rounds(judging: _Judging) -> dict[_Place, RejudgedRound]:
     """Every submission, as many at once as teams would play."""
     places = asyncio.Semaphore(judging.asked.around.orchestrator.max_concurrent_teams)
 
-    async def judged(team: TeamRecord, one: RoundRecord, submission: str) -> tuple[_Place, RejudgedRound]:
+    async def judged(
+        one: RoundRecord, request: EvaluationRequest, told: dict[str, str]
+    ) -> tuple[_Place, RejudgedRound]:
         async with places:
-            return (team.team_id, one.round_number), await _judged(judging, team, one, submission)
+            return (request.team_id or "", one.round_number), await _judged(judging, one, request, told)
 
-    tasks = [asyncio.create_task(judged(*each)) for each in _submissions(judging.asked.record)]
+    # A template that fails for one submission does so before the judges of another are paid.
+    prompted = [
+        (one, request := _request(judging.asked, team, one, submission), await _prompts(judging, request))
+        for team, one, submission in _submissions(judging.asked.record)
+    ]
+    tasks = [asyncio.create_task(judged(*each)) for each in prompted]
     try:
         return dict(await asyncio.gather(*tasks))
     finally:
@@ -338,9 +345,8 @@ async def _all_rounds(judging: _Judging) -> dict[_Place, RejudgedRound]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _judged(judging: _Judging, team: TeamRecord, one: RoundRecord, submission: str) -> RejudgedRound:
-    asked, evaluator = judging.asked, judging.evaluator
-    request = EvaluationRequest(
+def _request(asked: _Asked, team: TeamRecord, one: RoundRecord, submission: str) -> EvaluationRequest:
+    return EvaluationRequest(
         user_query=asked.record.user_prompt,
         submission=submission,
         execution_id=asked.journal_id,
@@ -348,16 +354,21 @@ async def _judged(judging: _Judging, team: TeamRecord, one: RoundRecord, submiss
         round_number=one.round_number,
         reference=asked.reference,
     )
-    prompts = await _prompts(judging, request)
+
+
+async def _judged(
+    judging: _Judging, one: RoundRecord, request: EvaluationRequest, prompts: dict[str, str]
+) -> RejudgedRound:
+    evaluator, team_id = judging.evaluator, request.team_id or ""
     scope = Scope(
-        execution_id=asked.journal_id,
-        team_id=team.team_id,
+        execution_id=judging.asked.journal_id,
+        team_id=team_id,
         round_number=one.round_number,
         role="evaluator",
         agent_name="evaluator",
     )
     with calling(scope, judging.run.meter):
-        async with judging.run.before_time_is_up(team.team_id):
+        async with judging.run.before_time_is_up(team_id):
             results = await evaluator.evaluate_each(request, **prompts)
     cells = [_cell(*each) for each in zip(evaluator.weights.items(), results, strict=True)]
     scores = [result for result in results if isinstance(result, MetricScore)]
@@ -382,6 +393,8 @@ def _cell(metric: tuple[str, float], result: MetricScore | EvaluationError) -> C
 
 
 async def _prompts(judging: _Judging, request: EvaluationRequest) -> dict[str, str]:
+    if not judging.judges:
+        return {}
     prompts = {"prompt": await _prompt(judging, request, "evaluator")}
     if judging.evaluator.shows_reference:
         prompts["reference_prompt"] = await _prompt(judging, request, "evaluator_with_reference")
@@ -397,7 +410,9 @@ async def _prompt(judging: _Judging, request: EvaluationRequest, role: str) -> s
     first = await judging.answers.find_first_prompt(*where)
     clock = first.clock if first and first.clock else get_current_datetime_with_timezone()
     nonce = first.nonce if first and first.nonce else new_nonce()
-    text = _built(judging.asked.around.prompts, request, clock, nonce, with_reference=role != "evaluator")
+    around = judging.asked.around
+    with failing_template_told(around, f"for round {where[1]} of team {where[0]!r}"):
+        text = _built(around.prompts, request, clock, nonce, with_reference=role != "evaluator")
     if not judging.closed:
         await judging.answers.record_prompt(
             RoundPrompt(

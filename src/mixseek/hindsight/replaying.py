@@ -11,6 +11,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -58,11 +59,15 @@ class Replay(Record):
     """Whether the replay came to the leader board of the record, round by round."""
     teams: tuple[ReplayedTeam, ...]
     failed_teams: tuple[str, ...]
+    taken_out: tuple[str, ...] = ()
+    """Teams that were taken out when the execution was resumed: they are not in the file, and do not play again."""
     differences: tuple[str, ...] = ()
     missing_calls: tuple[str, ...] = ()
     """Calls that the journal does not have."""
     changes: tuple[str, ...] = ()
-    """What of the configuration is not what the execution was begun with."""
+    """What of the configuration is not what the execution was begun with, or resumed with the last time."""
+    resumed_with: tuple[str, ...] = ()
+    """What was changed when the execution was resumed: rounds before were played by what was there before."""
     calls: int
     """How many recorded calls were answered, or failed, as they did; those of a member whose result was used too."""
     seconds: float
@@ -93,9 +98,11 @@ async def replay(
         equal=not differences and not answers.missing,
         teams=tuple(_team(rank, entry) for rank, entry in enumerate(summary.team_results, 1)),
         failed_teams=tuple(sorted(team.team_id for team in summary.failed_teams_info)),
+        taken_out=record.taken_out,
         differences=tuple(differences),
         missing_calls=tuple(dict.fromkeys(answers.missing)),
         changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
+        resumed_with=record.resumed_with,
         calls=len(journal.used),
         seconds=time.monotonic() - started,
     )
@@ -158,7 +165,13 @@ class _Recorded:
     """How an execution went."""
 
     started: RunStarted
+    """As it was begun, or resumed the last time."""
+    resumed_with: tuple[str, ...]
+    """What was different each time it was resumed."""
+    taken_out: tuple[str, ...]
+    """Teams that played before it was resumed and not after."""
     summary: Mapping[str, Any]
+    """How it ended, without those teams."""
     entries: Mapping[_Place, LeaderBoardEntry]
     without_submission_in_time: frozenset[_Place]
     judged: frozenset[_Place]
@@ -182,12 +195,19 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
         raise ConfigurationError(f"the journal knows nothing of execution {execution_id!r}, so it cannot be replayed")
     if [event.kind for event in events if event in (*begun, *finished)][-1] != "RunFinished":
         raise ConfigurationError(f"execution {execution_id!r} did not come to its end: mixseek resume goes on with it")
-    summary = _told(finished[-1])["summary"]
+    beginnings = [_begun(event) for event in begun]
+    started = beginnings[-1]
+    events = [event for event in events if event.team_id is None or event.team_id in started.team_names]
     rounds = [event for event in events if event.kind in ("RoundFinished", "RoundFailed")]
-    finals = summary["team_results"]
+    summary = _told(finished[-1])["summary"]
+    finals = [each for each in summary["team_results"] if each["team_id"] in started.team_names]
     return _Recorded(
-        started=_begun(begun[-1]),
-        summary=summary,
+        started=started,
+        resumed_with=tuple(
+            str(each) for before, after in pairwise(beginnings) if before.fingerprint for each in changes(before, after)
+        ),
+        taken_out=tuple(sorted({team_id for one in beginnings for team_id in one.team_names} - {*started.team_names})),
+        summary={**summary, "team_results": finals},
         entries={_place(event): LeaderBoardEntry.model_validate(_told(event)["entry"]) for event in rounds},
         without_submission_in_time=frozenset(
             _place(event) for event in rounds if str(_told(event).get("reason", "")).startswith("no submission within")

@@ -81,7 +81,7 @@ from mixseek.round_controller import OnRoundCompleteCallback, RoundController
 from mixseek.round_controller.priced import unpriced_models
 from mixseek.round_controller.prompts import outdated_prompts
 from mixseek.round_controller.restored import RestoredRun, RestoredTeam, restore_run
-from mixseek.round_controller.run import Run, open_run
+from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
 from mixseek.storage.attachments import read_kept_attachments
 from mixseek.storage.beginning import read_beginning
 from mixseek.storage.journal import Journal
@@ -395,6 +395,8 @@ class _Execution:
         self._workspace = workspace
         self._on_round_complete = on_round_complete
         self._controllers: list[RoundController] = []
+        self._taken_out: list[RestoredTeam] = []
+        """Teams that played before and are not among the settings any more: what they came to counts."""
         self._started = time.monotonic() - (run.restored.seconds if run.restored else 0.0)
         self._has_begun = False
         self._is_saved = True
@@ -413,6 +415,8 @@ class _Execution:
         await self._run.count_what_was_spent()
         self._has_begun = True
         await self._run.tell_for_good(beginning)
+        for team in self._taken_out:
+            await self._take_out(team)
         self._run.purses.start()
         with long_lived():
             await self._play_teams()
@@ -464,7 +468,11 @@ class _Execution:
                 "then resume it with --accept-changes"
             )
         # With what it had before it would end again, or, since others have ended, play what it did not play then.
-        reopened = tuple(team_id for team_id, team in restored.teams.items() if team.ran_out and changed)
+        there = {controller.get_team_id() for controller in self._controllers}
+        reopened = tuple(
+            team_id for team_id, team in restored.teams.items() if team.ran_out and changed and team_id in there
+        )
+        self._taken_out = [team for team_id, team in restored.teams.items() if team_id not in there and team.rounds]
         for controller in self._controllers:
             team_id = controller.get_team_id()
             team = restored.teams.get(team_id, RestoredTeam())
@@ -555,6 +563,26 @@ class _Execution:
         """
         known = {entry.team_id for entry in self._results} | {failed.team_id for failed in self._failures}
         return [controller for controller in self._controllers if controller.get_team_id() not in known]
+
+    async def _take_out(self, team: RestoredTeam) -> None:
+        """Note what a team came to that plays no more: its result, or else its best finished round."""
+        for entry in team.entries:
+            self._run.memory.put(entry)  # the others see its place as before
+        unscored = [] if self._configured.is_scored else [each for each in team.entries if each.submission_content]
+        best = team.best or best_entry(team.entries) or next(reversed(unscored), None)
+        if best is None:
+            return
+        if team.best is None:
+            best = best.model_copy(
+                update={"final_submission": True, "exit_reason": "taken_out", "updated_at": utc_now()}
+            )
+            if self._run.store is not None:
+                await self._run.store.mark_final_submission(
+                    best.execution_id, best.team_id, best.round_number, best.exit_reason, at=best.updated_at
+                )
+            where = {"execution_id": best.execution_id, "team_id": best.team_id, "team_name": best.team_name}
+            await self._run.tell_for_good(TeamFinished(**where, best=best))
+        self._results.append(best)
 
     # --- one team -----------------------------------------------------------------------------------------------------
 
@@ -721,8 +749,9 @@ class _Execution:
     def _in_order(self) -> list[LeaderBoardEntry]:
         """Final submissions by the one order of teams, which looks at all their rounds."""
         finals = {entry.team_id: entry for entry in self._results}
-        standings = order_standings(each for controller in self._controllers if (each := controller.standing))
-        ranked = [finals[standing.team_id] for standing in standings if standing.team_id in finals]
+        standings = [each for controller in self._controllers if (each := controller.standing)]
+        standings += [each for team in self._taken_out if (each := standing_of(team.entries))]
+        ranked = [finals[standing.team_id] for standing in order_standings(standings) if standing.team_id in finals]
         return ranked or list(finals.values())  # nobody was asked to score
 
     async def _save(self, summary: ExecutionSummary) -> None:

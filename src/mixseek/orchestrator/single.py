@@ -7,12 +7,14 @@ of any other. A member and an evaluator are asked as a leader and a round ask th
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from jinja2 import TemplateError
 
 from mixseek.agents.member.asking import ask_member as ask
 from mixseek.agents.member.factory import MemberAgentFactory
@@ -26,7 +28,7 @@ from mixseek.config.schema import (
     ProvidersSettings,
     Settings,
 )
-from mixseek.errors import ConfigurationError, EvaluationError, StorageError
+from mixseek.errors import ConfigurationError, EvaluationError, Problem, StorageError
 from mixseek.evaluator import Evaluator
 from mixseek.evaluator.gates import flags_of
 from mixseek.events import (
@@ -54,7 +56,7 @@ from mixseek.records import (
 )
 from mixseek.round_controller.priced import unpriced_models
 from mixseek.round_controller.run import Run, open_run
-from mixseek.templating import TEXTS
+from mixseek.templating import TEXTS, with_place
 from mixseek.workspace import Workspace
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "ask_team",
     "bill_of",
     "evaluate_submission",
+    "failing_template_told",
     "refuse_unpriced",
 ]
 
@@ -281,7 +284,8 @@ async def evaluate_submission(
         )
         with calling(scope, run.meter):
             async with run.before_time_is_up(_ALONE):
-                found = await evaluator.evaluate_each(request)
+                with failing_template_told(around, "for this submission"):
+                    found = await evaluator.evaluate_each(request)
         failures = tuple(str(each) for each in found if isinstance(each, EvaluationError))
         result = await _told_together(found, evaluator, request)
         return EvaluationAnswer(request=request, result=result, failures=failures, **bill_of(run, started))
@@ -311,6 +315,18 @@ async def _running(around: Surroundings, listeners: Sequence[Listener], backoff:
     async with run:
         run.purses.start()
         yield run
+
+
+@contextmanager
+def failing_template_told(around: Surroundings, when: str) -> Iterator[None]:
+    """A prompt template for judges that fails inside is raised as what the user can mend."""
+    try:
+        yield
+    except TemplateError as error:
+        named = around.orchestrator.prompt_builder_config or "configs/prompt_builder.toml"
+        raise ConfigurationError(
+            Problem(f"fails {when}, correct it: {with_place(error)}", named, "prompt_builder.evaluator_user_prompt")
+        ) from error
 
 
 def refuse_unpriced(run: Run, settings: Settings, around: Surroundings) -> None:

@@ -5,12 +5,13 @@ be missing, and the summary too; then what the other one knows is all there is.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar, get_args
 
-from mixseek.errors import ConfigurationError, NotResumableError, StorageError
+from mixseek.errors import ConfigurationError, NotResumableError, StorageError, would_fail_again
 from mixseek.records import (
     LAST,
     AttachmentInfo,
@@ -23,6 +24,7 @@ from mixseek.records import (
     Standing,
     Usage,
     order_standings,
+    seconds_between,
 )
 from mixseek.report.record import ExecutionLine, ExecutionRecord, MemberCall, RoundRecord, Status, TeamRecord
 from mixseek.storage.beginning import BEGINNINGS
@@ -50,6 +52,7 @@ _Place = tuple[str, int]
 
 _MOST_NAMED = 5
 _ENDS = ("RunFinished", "RunInterrupted")
+_SIGNS_OF_PLAY = ("TeamStarted", "RoundStarted", "ModelCalled", "RoundFinished", "RoundFailed")
 
 
 async def list_executions(workspace: Workspace, *, lock_wait_seconds: float = 60) -> list[ExecutionLine]:
@@ -90,18 +93,20 @@ async def find_unfinished(workspace: Workspace) -> str:
             return line.execution_id
     named = [line for line in lines if not line.names_no_file]
     failed = [line.execution_id for line in named if line.status in ("partial_failure", "failed")]
-    able = await _first_with_bodies(workspace, failed)
+    able = await _first_that_can_go_on(workspace, failed)
     more = (
         f"; teams of {able} failed, mixseek resume {able} lets them go on" if able else ": mixseek history lists them"
     )
     raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")
 
 
-async def _first_with_bodies(workspace: Workspace, execution_ids: Sequence[str]) -> str | None:
-    """The first of them whose calls were not pruned."""
+async def _first_that_can_go_on(workspace: Workspace, execution_ids: Sequence[str]) -> str | None:
+    """The first of them whose calls were not pruned, and with a team that may fare better."""
     async with Journal(workspace.journal) as journal:
         for each in execution_ids:
-            if await _if_readable(journal.pruned_at(each), None) is None:
+            kept = await _if_readable(_read_journal(journal, each, members=False), _Kept())
+            may_fare_better = not kept.failures or not all(map(would_fail_again, kept.failures.values()))
+            if may_fare_better and await _if_readable(journal.pruned_at(each), None) is None:
                 return each
     return None
 
@@ -125,6 +130,8 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
         if _has_budget(kept.begun.get("configuration")):
             lost = await _if_readable(_read_lost(journal, execution_id), ())
             kept = replace(kept, lost=lost)
+        if kept.was_resumed:
+            kept = replace(kept, played=await _if_readable(_read_played(journal, execution_id), {}))
         if stored.summary is None and not kept.is_over:
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
     if not stored.found and not kept.found:
@@ -240,6 +247,8 @@ class _Kept:
     bill: tuple[ModelUsage, ...] = ()
     """What calls cost, where the tables may not have all of it yet."""
     lost: tuple[LostUsage, ...] = ()
+    played: Mapping[_Place, float] = field(default_factory=dict)
+    """How long finished rounds were played, where several processes did."""
 
     @property
     def found(self) -> bool:
@@ -284,12 +293,12 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
 
 
 def _reasons(events: Iterable[JournalEvent], kind: str) -> dict[str, str]:
-    """What was told when teams ended so that did not begin again since."""
+    """What was told when teams ended so that neither began again nor ended otherwise since."""
     reasons: dict[str, str] = {}
     for event in events:
-        if event.kind == "TeamStarted":
-            reasons.pop(str(event.team_id), None)
-        elif event.kind == kind and (reason := _told(event).get("reason")) is not None:
+        if event.team_id is not None:
+            reasons.pop(event.team_id, None)
+        if event.kind == kind and (reason := _told(event).get("reason")) is not None:
             reasons[str(event.team_id)] = reason
     return reasons
 
@@ -310,6 +319,28 @@ async def _read_lost(journal: Journal, execution_id: str) -> tuple[LostUsage, ..
             known = lines.get(_line_key(line))
             lines[_line_key(line)] = line if known is None else known.plus(line)
     return tuple(lines[key] for key in sorted(lines))
+
+
+async def _read_played(journal: Journal, execution_id: str) -> dict[_Place, float]:
+    """How long each round was played from its first beginning to its end, without pauses between processes."""
+    played: dict[_Place, float] = {}
+    begun: dict[_Place, float] = {}
+    clocks: defaultdict[str, float] = defaultdict(float)  # how long each team was played so far
+    latest: dict[str, datetime] = {}
+    for event in await journal.events(execution_id, kinds=(*BEGINNINGS, *_SIGNS_OF_PLAY)):
+        if event.team_id is None:
+            latest = {}  # another process
+            continue
+        clocks[event.team_id] += seconds_between(latest.get(event.team_id, event.at), event.at)
+        latest[event.team_id] = event.at
+        told = _told(event)
+        if event.kind == "RoundStarted":
+            begun.setdefault((event.team_id, int(told["round_number"])), clocks[event.team_id])
+        elif event.kind in ("RoundFinished", "RoundFailed"):
+            place = event.team_id, int(told["entry"]["round_number"])
+            if place in begun:
+                played[place] = clocks[event.team_id] - begun[place]
+    return played
 
 
 async def _read_open_rounds(journal: Journal, execution_id: str, kept: _Kept) -> _Kept:
@@ -499,6 +530,7 @@ def _rounds(stored: ExecutionRows, kept: _Kept, bill: Iterable[ModelUsage]) -> d
             "is_finished": place in board,
             "members": members.get(place, ()),
             "bill": tuple(bills.get(place, ())),
+            "played_seconds": kept.played.get(place),
         }
         rounds.setdefault(place[0], {})[place[1]] = known.model_copy(update={**news, **more})
     return rounds

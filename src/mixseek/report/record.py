@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from mixseek.errors import would_fail_again
 from mixseek.records import (
     AttachmentInfo,
     ExecutionStatus,
@@ -67,10 +68,14 @@ class RoundRecord(Record):
     bill: tuple[ModelUsage, ...] = ()
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    played_seconds: float | None = None
+    """How long all processes together played it; None where there was only one."""
 
     @property
     def seconds(self) -> float | None:
-        """How long the round took."""
+        """How long the round took, without pauses between processes."""
+        if self.played_seconds is not None:
+            return self.played_seconds
         if self.started_at is None or self.ended_at is None:
             return None
         return seconds_between(self.started_at, self.ended_at)
@@ -140,6 +145,14 @@ class ExecutionRecord(Record):
     def ended_by_budget(self) -> bool:
         """Whether a team stopped because another round could not be paid for."""
         return any(team.exit_reason == "budget_exhausted" for team in self.teams)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there is something left to play, and a file to play it by."""
+        if self.status == "completed" or self.is_running or self.config_file is None:
+            return False
+        failures = [team.error for team in self.teams if team.error is not None]
+        return not has_ended(self.status) or not failures or not all(map(would_fail_again, failures))
 
     @property
     def best(self) -> TeamRecord | None:

@@ -5,7 +5,7 @@ many teams there are, and none of them reads what models were asked or answered;
 when a round is played again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
@@ -29,6 +29,7 @@ from mixseek.storage.journal import Journal, JournalEvent
 __all__ = ["RestoredRound", "RestoredRun", "RestoredSubmission", "RestoredTeam", "restore_run"]
 
 _RAN_OUT: ExitReason = "budget_exhausted"
+_TAKEN_OUT: ExitReason = "taken_out"
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,14 @@ class RestoredTeam:
         return replace(self, best=None, rounds=tuple(undecided))
 
     @property
+    def entries(self) -> list[LeaderBoardEntry]:
+        """Its rounds as they are on the leader board."""
+        return [finished.entry for finished in self.rounds]
+
+    @property
     def scores(self) -> dict[int, float | None]:
         """The scores of its rounds by their number; None: unscored."""
-        return {finished.entry.round_number: finished.entry.score for finished in self.rounds}
+        return {entry.round_number: entry.score for entry in self.entries}
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,7 @@ class RestoredRun:
     started: RunStarted
     """As it was begun, or resumed the last time."""
     teams: Mapping[str, RestoredTeam]
+    """All that ever played it, also those that were taken out when it was resumed before."""
     is_over: bool
     """Whether it came to an end; then only teams that failed may go on."""
     seconds: float
@@ -106,12 +113,16 @@ class RestoredRun:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is left to be played, or not without a larger budget."""
-        return self.is_over and all(team.best is not None for team in self.teams.values())
+        return self.is_over and all(team.best is not None for team in self._still_in)
 
     @property
     def ran_out(self) -> bool:
         """Whether a larger budget would let a team go on."""
-        return any(team.ran_out for team in self.teams.values())
+        return any(team.ran_out for team in self._still_in)
+
+    @property
+    def _still_in(self) -> list[RestoredTeam]:
+        return [team for team_id, team in self.teams.items() if team_id in self.started.team_names]
 
 
 async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None:
@@ -121,8 +132,8 @@ async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None
     if started is None:
         return None
     histories = {str(event.team_id): event for event in await journal.latest_events(execution_id, "HistoryKept")}
-    by_team = _by_team(events, started.team_names)
-    teams = {team_id: _team(by_team[team_id], histories.get(team_id)) for team_id in started.team_names}
+    by_team = _by_team(events)
+    teams = {team_id: _team(own, histories.get(team_id)) for team_id, own in by_team.items()}
     return RestoredRun(
         started=started,
         teams=teams,
@@ -152,9 +163,10 @@ def _told(event: JournalEvent) -> dict[str, Any]:
     return event.payload if isinstance(event.payload, dict) else {}
 
 
-def _by_team(events: Iterable[JournalEvent], team_ids: Iterable[str]) -> dict[str, list[JournalEvent]]:
+def _by_team(events: Sequence[JournalEvent]) -> dict[str, list[JournalEvent]]:
     """The events of each team, in order, among them those with which it was given more to spend."""
-    by_team: dict[str, list[JournalEvent]] = {team_id: [] for team_id in team_ids}
+    begun = [_told(event) for event in events if event.kind in BEGINNINGS]
+    by_team: dict[str, list[JournalEvent]] = {team_id: [] for told in begun for team_id in told.get("team_names", ())}
     for event in events:
         concerned = [event.team_id] if event.kind != "RunResumed" else _told(event).get("reopened", ())
         for team_id in concerned:
@@ -192,7 +204,8 @@ class _Known:
             case "RoundJudged":
                 self.verdicts[int(told["round_number"])] = told
             case "TeamFinished":
-                self.end = event
+                # Where a team that was taken out is there again, it goes on.
+                self.end = None if told["best"]["exit_reason"] == _TAKEN_OUT else event
             case "TeamFailed":
                 self.first_attempt, self.end = self.attempt, None
             case "RunResumed":

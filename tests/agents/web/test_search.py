@@ -1,9 +1,11 @@
 """Searching: what a server answers, and what goes wrong, in words."""
 
+import socket
 from typing import Any
 
 import pytest
 from aiohttp import web
+from ddgs.exceptions import DDGSException
 
 from mixseek.agents.member.web.search import Found, SearchError, SearxngSearch, search_of
 from mixseek.config.schema import WebSearchSettings
@@ -44,8 +46,42 @@ async def test_a_server_that_does_not_answer_as_it_should_is_told(answer: web.Re
 
 
 async def test_a_server_that_is_not_there_is_told(unused_tcp_port: int) -> None:
-    with pytest.raises(SearchError, match="the search server gave no answer"):
+    with pytest.raises(SearchError, match=r"^the search server gave no answer: the server cannot be reached$"):
         await found(f"http://127.0.0.1:{unused_tcp_port}")
+
+
+NO_NAME = "the name of the server cannot be looked up; is this machine online?"
+
+
+async def test_a_name_that_cannot_be_looked_up_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(*_: Any, **__: Any) -> None:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", nowhere)
+    monkeypatch.delenv("MIXSEEK_ONLY_LOOPBACK")
+    with pytest.raises(SearchError) as told:
+        await found("https://search.example")
+    assert str(told.value) == f"the search server gave no answer: {NO_NAME}"
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        ("DNSError: DNSError('error sending request for url (https://a.example/) > dns error > no records')", NO_NAME),
+        ("ConnectError: ConnectError('error sending request > Connection refused')", "the server cannot be reached"),
+    ],
+)
+async def test_public_engines_that_nobody_reaches_are_told_in_a_sentence(
+    raised: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def text(self: Any, query: str, **options: Any) -> None:
+        raise DDGSException(raised)
+
+    monkeypatch.setattr("ddgs.ddgs.DDGS.text", text)
+    monkeypatch.delenv("MIXSEEK_ONLY_LOOPBACK")
+    with pytest.raises(SearchError) as told:
+        await search_of(WebSearchSettings()).find("q", most=1, seconds=1)
+    assert str(told.value) == words
 
 
 async def test_a_server_elsewhere_is_not_asked_while_only_this_machine_may_be_spoken_to() -> None:

@@ -129,4 +129,10 @@ def _text(value: Any) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    """What went wrong, without the chains of causes that HTTP clients tell where nobody is there."""
+    words = " ".join(str(error).split())
+    if isinstance(error, aiohttp.ClientConnectorDNSError) or words.startswith("DNSError:"):
+        return "the name of the server cannot be looked up; is this machine online?"
+    if isinstance(error, aiohttp.ClientConnectorError) or words.startswith("ConnectError:"):
+        return "the server cannot be reached"
+    return words[:300] or type(error).__name__
