@@ -1,12 +1,11 @@
 """What is printed of a run when it is over: leader board, scores by round, bill, and the best answer."""
 
-import re
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from mixseek.amounts import spent_words
+from mixseek.amounts import names_a_budget, spent_words
 from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, print_json, print_line, print_text, rounded, warn, writes_all
@@ -21,8 +20,6 @@ Scores = Mapping[str, Mapping[int, float | None]]
 """For each team the scores of its rounds by their number."""
 
 _NARROWEST = 40
-_BUDGET = re.compile(r"\(max_\w+ of \[(?:team\.)?budget\]\)")
-"""How a purse names the limit that was in the way."""
 
 
 def print_summary(
@@ -59,7 +56,7 @@ def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None)
     """Say on standard error how teams that failed can go on."""
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
     # With the limit as it is they would only fail again.
-    has_met_limit = all(_BUDGET.search(team.error_message) for team in summary.failed_teams_info)
+    has_met_limit = all(names_a_budget(team.error_message) for team in summary.failed_teams_info)
     first = "with a larger limit " if has_met_limit else ""
     warn(f"mixseek: {first}{failed} on with this, and nothing is paid for twice:")
     warn(_command("resume", summary, workspace) + (" --accept-changes" if has_met_limit else ""))
@@ -82,11 +79,17 @@ def _lines(summary: ExecutionSummary, scores: Scores, *, is_resumed: bool) -> li
         lines += [f"  {_named(one.team_name, one.team_id)}: {one.error_message}" for one in summary.failed_teams_info]
     took = bill_words(summary.usage, summary.cost_usd, summary.total_execution_time_seconds)
     took += OVER_ALL_PROCESSES if is_resumed else ""
-    by_round = any(entry.exit_reason == "budget_exhausted" for entry in summary.team_results)
-    bill = _bill_by_round(summary) if by_round else _bill(summary.bill)
+    bill = _bill_by_round(summary) if _ended_by_budget(summary) else _bill(summary.bill)
     lost = lost_words(summary.lost)
     lines += ["", *bill, took, *([lost] if lost else []), f"Execution {summary.execution_id}", ""]
     return lines
+
+
+def _ended_by_budget(summary: ExecutionSummary) -> bool:
+    """Whether a budget ended a team, one that has no result because of it included."""
+    return any(entry.exit_reason == "budget_exhausted" for entry in summary.team_results) or any(
+        names_a_budget(team.error_message) for team in summary.failed_teams_info
+    )
 
 
 def _chart(summary: ExecutionSummary, scores: Scores) -> list[str]:
