@@ -117,11 +117,12 @@ def _bill_by_round(summary: ExecutionSummary) -> list[str]:
     """A line for each role in each round of each team: where the money of a run went that was ended by its budget."""
     names = {entry.team_id: entry.team_name for entry in summary.team_results}
     names |= {one.team_id: one.team_name for one in summary.failed_teams_info}
-    return ["Bill by team, round and role"] + [
+    lines = [
         f"  {_named(names.get(line.team_id, line.team_id), line.team_id)}, round {line.round_number}, {line.role}: "
         f"{spent_words(line, line.cost_usd, 'call')}"
         for line in by_team_round_and_role(summary.bill)
     ]
+    return ["Bill by team, round and role", *lines] if lines else []
 
 
 def _bill(bill: Sequence[ModelUsage]) -> list[str]:
