@@ -1,12 +1,25 @@
 """How amounts are written for people, wherever one is: counts, tokens, money, and what a budget limits."""
 
+import re
 from decimal import Decimal
 from typing import Final, Protocol
 
-__all__ = ["amount_words", "cost_words", "counted", "limit_words", "number", "spent_words", "tokens_words", "usd"]
+__all__ = [
+    "amount_words",
+    "cost_words",
+    "counted",
+    "limit_words",
+    "names_a_budget",
+    "number",
+    "spent_words",
+    "tokens_words",
+    "usd",
+]
 
 _LEAST_USD = 0.000001
 _UNITS: Final = {"max_cost_usd": "USD", "max_tokens": "token", "max_requests": "call", "max_seconds": "second"}
+_BUDGET: Final = re.compile(r"\(max_\w+ of \[(?:team\.)?budget\]\)")
+"""How a purse names the limit that was in the way."""
 
 
 class _Tokens(Protocol):
@@ -90,3 +103,12 @@ def limit_words(limit: str, allowed: float, used: float | None = None) -> str:
 def amount_words(limit: str, amount: float) -> str:
     """An amount of what ``limit`` is about, without its unit; money as people write it in a budget, 0.05 for 0.0500."""
     return f"{Decimal(f'{amount:.6g}'):,f}" if limit == "max_cost_usd" else number(amount)
+
+
+def names_a_budget(reason: str) -> bool:
+    """Whether a reason to end says that a limit of a budget was in the way.
+
+    >>> names_a_budget("the run's budget of 9 seconds is used up (max_seconds of [budget])"), names_a_budget("HTTP 401")
+    (True, False)
+    """
+    return _BUDGET.search(reason) is not None

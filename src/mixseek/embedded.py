@@ -100,7 +100,7 @@ def fault_in(name: str, root: Path) -> str | None:
     if not name.endswith(_SUFFIX):
         known = list(FETCHABLE)
         near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
         return f"no embedded model {name!r}: {hint} Or give the path of a {_SUFFIX} file"
     try:
         with file_of(name, root).open("rb") as file:

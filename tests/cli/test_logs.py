@@ -4,6 +4,7 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +121,15 @@ def test_a_json_line_tells_the_execution_the_team_and_the_round(tmp_path: Path) 
     assert (failed["team_id"], failed["round_number"]) == ("c", 1)
     assert "Traceback" in failed["traceback"]
     assert failed["time"].endswith("+00:00")
+    # What is logged after the end of a team is no longer about it, but the line that tells the end is.
+    ends = {
+        line["message"].partition(",")[0]: line for line in lines if re.match(r"\w: (finished|failed)", line["message"])
+    }
+    assert {message: line["team_id"] for message, line in ends.items()} == {
+        "a: finished": "a",
+        "b: failed": "b",
+        "c: failed": "c",
+    }
 
 
 def test_variables_set_level_and_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_check_of_models_by_name_needs_no_workspace(server: ModelServer) -> None
     code, out, _ = models("check", "openia:gpt-5", "local:nothing")
     assert code == 2
     assert "did you mean 'openai'?" in out
-    assert "no embedded model 'nothing'" in out
+    assert "no embedded model 'nothing': known are smollm2-135m. Or give the path of a .gguf file" in out
 
 
 def test_check_of_a_server_that_is_down_fails_quickly_and_says_so() -> None:

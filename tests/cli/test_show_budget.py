@@ -53,6 +53,18 @@ def test_a_run_that_its_budget_ended_prints_its_bill_by_team_round_and_role(
     assert "WARNING" in next(line for line in log.read_text().splitlines() if "8 of 9 calls" in line)
 
 
+def test_a_run_whose_budget_paid_for_no_round_tells_where_it_went(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(_workspace(tmp_path, server, "max_requests = 2"))
+    code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", place)
+    assert (code, "no team has a result" in out) == (2, True)
+    assert "Bill by team, round and role\n  Team A (a), round 1, leader: 1 call, " in out
+    _, shown, _ = _run(capsys, "show", "-w", place)
+    bill = shown.partition("\nBill\n")[2].splitlines()
+    assert ["Team", "A", "1", "leader", "1"] in [line.split()[:5] for line in bill]
+
+
 def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

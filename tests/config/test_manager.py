@@ -153,6 +153,19 @@ def test_a_table_of_any_shape_is_traced_to_its_place(workspace: Path) -> None:
     assert str(trace) == "TOML configs/agents/a.toml: team.answer_schema"
 
 
+def test_a_table_of_several_places_names_the_strongest_first(workspace: Path) -> None:
+    text = TEAM.format(id="a") + '[team.answer_schema]\ntype = "object"\n'
+    path = _write(workspace, "configs/agents/a.toml", text)
+    manager = _manager(workspace, {"MIXSEEK_TEAM__ANSWER_SCHEMA": '{"minProperties": 2}'})
+    settings = manager.load_team_settings(path)
+    assert settings.answer_schema == {"type": "object", "minProperties": 2}
+    trace = manager.get_trace_info(settings, "answer_schema")
+    assert str(trace) == "environment MIXSEEK_TEAM__ANSWER_SCHEMA"
+    assert [str(origin) for origin in trace.overrode if origin.source != "default"] == [
+        "TOML configs/agents/a.toml: team.answer_schema"
+    ]
+
+
 def test_a_value_of_the_wrong_type_names_its_variable(workspace: Path) -> None:
     environ = {
         "MIXSEEK_JUDGMENT__TIMEOUT_SECONDS": "soon",

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import mixseek.testing
+from mixseek.config import ConfigurationManager
 from mixseek.testing import FAULT_KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -40,3 +41,15 @@ def test_the_exports_are_these() -> None:
         "tiny_team",
         "write_workspace",
     ]
+
+
+def test_a_temporary_workspace_takes_what_one_that_stays_takes() -> None:
+    with mixseek.testing.temporary_workspace(
+        teams=1, orchestrator="min_rounds = 1", evaluator="max_retries = 0", judgment="target_score = 90"
+    ) as workspace:
+        settings = ConfigurationManager(workspace).load_run_settings("configs/orchestrator.toml")
+    assert (settings.orchestrator.min_rounds, settings.evaluator.max_retries, settings.judgment.target_score) == (
+        1,
+        0,
+        90,
+    )

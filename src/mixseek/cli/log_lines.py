@@ -125,9 +125,11 @@ def log_event(event: Event) -> None:
     detail = _detail(event)
     # That a team failed is the orchestrator's warning, with the reason.
     level = logging.WARNING if isinstance(event, RoundFailed | BudgetLow) else logging.INFO
-    _logger.log(logging.DEBUG if _is_small(event) else level, "%s", line)
+    # The line that tells the end of a team is still about it.
+    whose = {} if event.team_id is None else {"team_id": event.team_id}
+    _logger.log(logging.DEBUG if _is_small(event) else level, "%s", line, extra=whose)
     if detail and _logger.isEnabledFor(logging.DEBUG):
-        _logger.debug("%s: %s", line, detail)
+        _logger.debug("%s: %s", line, detail, extra=whose)
 
 
 def _place(event: Event) -> dict[str, str | int]:

@@ -1,11 +1,10 @@
 """What is printed of a run when it is over: leader board, scores by round, bill, and the best answer."""
 
-import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from mixseek.amounts import spent_words
+from mixseek.amounts import names_a_budget, spent_words
 from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, command_to_copy, print_json, print_line, print_text, rounded, warn, writes_all
@@ -21,8 +20,6 @@ Scores = Mapping[str, Mapping[int, float | None]]
 """For each team the scores of its rounds by their number."""
 
 _NARROWEST = 40
-_BUDGET = re.compile(r"\(max_\w+ of \[(?:team\.)?budget\]\)")
-"""How a purse names the limit that was in the way."""
 
 
 def print_summary(
@@ -62,7 +59,7 @@ def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None)
         return
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
     # With the limit as it is they would only fail again.
-    has_met_limit = all(_BUDGET.search(reason) for reason in reasons)
+    has_met_limit = all(map(names_a_budget, reasons))
     first = "with a larger limit " if has_met_limit else ""
     warn(f"mixseek: {first}{failed} on with this, and nothing is paid for twice:")
     warn(_command("resume", summary, workspace) + (" --accept-changes" if has_met_limit else ""))
@@ -83,11 +80,17 @@ def _lines(summary: ExecutionSummary, scores: Scores, *, is_resumed: bool) -> li
         lines += [f"  {_named(one.team_name, one.team_id)}: {one.error_message}" for one in summary.failed_teams_info]
     took = bill_words(summary.usage, summary.cost_usd, summary.total_execution_time_seconds)
     took += OVER_ALL_PROCESSES if is_resumed else ""
-    by_round = any(entry.exit_reason == "budget_exhausted" for entry in summary.team_results)
-    bill = _bill_by_round(summary) if by_round else _bill(summary.bill)
+    bill = _bill_by_round(summary) if _ended_by_budget(summary) else _bill(summary.bill)
     lost = lost_words(summary.lost)
     lines += ["", *bill, took, *([lost] if lost else []), f"Execution {summary.execution_id}", ""]
     return lines
+
+
+def _ended_by_budget(summary: ExecutionSummary) -> bool:
+    """Whether a budget ended a team, one that has no result because of it included."""
+    return any(entry.exit_reason == "budget_exhausted" for entry in summary.team_results) or any(
+        names_a_budget(team.error_message) for team in summary.failed_teams_info
+    )
 
 
 def _chart(summary: ExecutionSummary, scores: Scores) -> list[str]:
@@ -115,11 +118,12 @@ def _bill_by_round(summary: ExecutionSummary) -> list[str]:
     """A line for each role in each round of each team: where the money of a run went that was ended by its budget."""
     names = {entry.team_id: entry.team_name for entry in summary.team_results}
     names |= {one.team_id: one.team_name for one in summary.failed_teams_info}
-    return ["Bill by team, round and role"] + [
+    lines = [
         f"  {_named(names.get(line.team_id, line.team_id), line.team_id)}, round {line.round_number}, {line.role}: "
         f"{spent_words(line, line.cost_usd, 'call')}"
         for line in by_team_round_and_role(summary.bill)
     ]
+    return ["Bill by team, round and role", *lines] if lines else []
 
 
 def _bill(bill: Sequence[ModelUsage]) -> list[str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined, to_jsonable_python
@@ -42,7 +42,7 @@ from mixseek.config.kinds import (
     other_kind,
     toml_layer,
 )
-from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, TraceInfo, merge, show_path
+from mixseek.config.layers import KeyPath, Layer, Merged, Origin, Place, Provenance, Source, TraceInfo, merge, show_path
 from mixseek.config.masking import mask
 from mixseek.config.model_names import (
     KnownProviders,
@@ -1008,14 +1008,19 @@ def _climb(origins: Mapping[KeyPath, tuple[Origin, ...]], path: KeyPath) -> tupl
     return ()
 
 
+_STRONGEST_FIRST: Final[tuple[Source, ...]] = ("command line", "argument", "environment", ".env", "TOML", "default")
+
+
 def _gather(origins: Mapping[KeyPath, tuple[Origin, ...]], path: KeyPath) -> tuple[Origin, ...]:
-    """The origins of a table, known only by those of its keys: first the ones that won a key, then those that lost."""
+    """The origins of a table, known only by those of its keys: first the ones that won a key, then those that lost.
+
+    Among the winners the strongest comes first, or a file would be told as laid over a variable.
+    """
     size = len(path)
     inside = [(below[size:], found) for below, found in origins.items() if below[:size] == path]
-    ordered = [
-        *((rest, one) for rest, found in inside for one in found[:1]),
-        *((rest, one) for rest, found in inside for one in found[1:]),
-    ]
+    won = [(rest, one) for rest, found in inside for one in found[:1]]
+    lost = [(rest, one) for rest, found in inside for one in found[1:]]
+    ordered = [*sorted(won, key=lambda each: _STRONGEST_FIRST.index(each[1].source)), *lost]
     return tuple(dict.fromkeys(Origin(one.source, one.place.around(rest)) for rest, one in ordered))
 
 

@@ -895,7 +895,10 @@ class JudgmentSettings(ModelParams):
         default=None, ge=1, le=10, description="Stop after so many rounds without a gain."
     )
     plateau_min_gain: float | None = Field(
-        default=None, ge=0, le=100, description="What counts as a gain; only with plateau_rounds."
+        default=None,
+        ge=0,
+        le=100,
+        description="A gain is more than this; absent: more than 0. Only with plateau_rounds.",
     )
 
     @classmethod

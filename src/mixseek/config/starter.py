@@ -127,7 +127,7 @@ judge_on_final_round = true             # recorded only; it never changes the ou
 
 # target_score = 95.0                   # stop when a round reaches this score
 # plateau_rounds = 2                    # stop after so many rounds without a gain ...
-# plateau_min_gain = 1.0                # ... of at least so much
+# plateau_min_gain = 1.0                # ... of more than so much
 """
 
 _PROVIDERS = """\
@@ -170,6 +170,7 @@ team_user_prompt = """
 # 利用可能なプレースホルダー変数:
 #   - {{{{ user_prompt }}}}            : 元のユーザプロンプト
 #   - {{{{ submission }}}}              : 評価対象のエージェント提出内容
+#   - {{{{ reference }}}}               : 参照回答（use_reference = true のメトリックだけ。ほかは空文字列）
 #   - {{{{ current_datetime }}}}        : 現在日時（ISO 8601形式、タイムゾーン付き）
 
 evaluator_user_prompt = """

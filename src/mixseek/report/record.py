@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from mixseek.amounts import names_a_budget
 from mixseek.errors import would_fail_again
 from mixseek.records import (
     AttachmentInfo,
@@ -143,8 +144,11 @@ class ExecutionRecord(Record):
 
     @property
     def ended_by_budget(self) -> bool:
-        """Whether a team stopped because another round could not be paid for."""
-        return any(team.exit_reason == "budget_exhausted" for team in self.teams)
+        """Whether a team stopped because a round, its first one included, could not be paid for."""
+        return any(
+            team.exit_reason == "budget_exhausted" or (team.error is not None and names_a_budget(team.error))
+            for team in self.teams
+        )
 
     @property
     def can_go_on(self) -> bool:

@@ -77,10 +77,26 @@ def _name(number: int) -> str:
 
 @contextmanager
 def temporary_workspace(
-    *, teams: int = 2, members: int = 0, max_rounds: int = 2, base_url: str | None = None
+    *,
+    teams: int = 2,
+    members: int = 0,
+    max_rounds: int = 2,
+    base_url: str | None = None,
+    orchestrator: str = "",
+    evaluator: str = "",
+    judgment: str = "",
 ) -> Iterator[Path]:
-    """A workspace as :func:`write_workspace` makes it, gone afterwards."""
+    """The directory of a workspace as :func:`write_workspace` makes it, gone afterwards."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        write_workspace(root, teams=teams, members=members, max_rounds=max_rounds, base_url=base_url)
+        write_workspace(
+            root,
+            teams=teams,
+            members=members,
+            max_rounds=max_rounds,
+            base_url=base_url,
+            orchestrator=orchestrator,
+            evaluator=evaluator,
+            judgment=judgment,
+        )
         yield root
