@@ -206,9 +206,9 @@ async def test_how_far_guesses_were_off_in_first_rounds_tells_what_those_of_othe
     await _play_round(purses, "small", _tokens(30))
     # 30 are used and 600 are left for the first round of the large team; another one needs 45, and room for a call.
     [purse] = purses.of("small")
-    purse.learn_bound(_tokens(325))
+    purse.learn_bound("small", _tokens(325))
     assert purses.shortage("small") is None
-    purse.learn_bound(_tokens(326))
+    purse.learn_bound("small", _tokens(326))
     assert "up to 971 would be needed" in (purses.shortage("small") or "")
 
 
@@ -258,6 +258,19 @@ async def test_nobody_waits_for_a_team_that_has_not_come_to_its_first_round() ->
     assert "1 of 5 calls are used, and up to 5 would be needed" in (purses.shortage("a") or "")
     with pytest.raises(BudgetExhaustedError):
         await purses.begin_round("a")
+
+
+async def test_what_calls_of_a_team_may_cost_that_has_left_stands_in_nobodys_way() -> None:
+    purses = _purses(max_cost_usd=1.0)
+    for team in ("cheap", "dear"):
+        _expect(purses, team, Spend(0.01, 100, 1))
+    await _play_round(purses, "cheap", Spend(0.01, 100, 1))
+    await purses.begin_round("dear")
+    (await purses.reserve("dear", Spend(0.98, 100, 1))).settle(Spend(0.01, 100, 1))
+    purses.round_finished("dear")
+    assert purses.shortage("cheap") is not None, "its judgment may be as dear"
+    purses.leave("dear")
+    assert purses.shortage("cheap") is None
 
 
 async def test_what_costs_nothing_says_nothing_of_what_others_cost() -> None:

@@ -22,6 +22,7 @@ from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
 from mixseek.orchestrator import Orchestrator
 from mixseek.orchestrator.single import Surroundings, evaluate_submission
 from mixseek.records import EvaluationRequest, ExecutionSummary, utc_now
+from mixseek.report.reading import load_execution
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.testing import ModelCall, ModelServer, ModelServerProcess, ToolCall, write_workspace
 from mixseek.workspace import Workspace
@@ -230,6 +231,23 @@ async def test_a_team_without_any_result_fails_and_says_why(tmp_path: Path, serv
         "(max_requests of [budget])"
     )
     assert server.bill.total.requests == 3
+
+
+async def test_an_answer_that_the_budget_cannot_let_be_judged_is_on_the_board_and_judged_with_a_larger_one(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = _arena(tmp_path, server, "max_requests = 3", orchestrator=LIMITS.replace("5", "2"))
+    played = await arena.play()
+    assert "cannot pay for the next call: 3 of 3 calls are used" in (played.failure("alpha") or "")
+    [row] = arena.rows("leader_board")
+    assert (row["score"], row["submission_content"]) == (None, "alpha answer of round 1, worth 70")
+    record = await load_execution(Workspace(tmp_path), played.summary.execution_id)
+    assert [each.submission for each in record.teams[0].rounds] == [row["submission_content"]]
+    file = tmp_path / "configs/orchestrator.toml"
+    file.write_text(file.read_text().replace("max_requests = 3", "max_requests = 30"))
+    summary = await arena.build().resume(played.summary.execution_id, accept_changes=True)
+    assert [each["score"] for each in arena.rows("leader_board")] == [70, 80]
+    assert (summary.best_score, server.bill.models["leader-alpha"].requests) == (80, 4)
 
 
 async def test_the_time_of_a_run_ends_calls_in_flight_and_keeps_the_best_round(

@@ -23,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final, Literal
 
 from mixseek.amounts import amount_words, limit_words
@@ -140,11 +141,20 @@ class _Team:
     dearest: Spend | None = None
     """The most of each that one of its finished rounds took; None before the first."""
     longest: float = 0.0
+    largest: Spend = NOTHING
+    """The largest bound of any call so far, also of one that was refused; requests are left out."""
+    most_found: int = 0
+    """The most tokens that a call reserved for what the provider's own tools read."""
     begun: _Round | None = None
     """The round that comes next as far as it was played before, by another process or in a try that failed."""
     round: _Round | None = None
     waits_to_begin: bool = False
     """Whether its first round waits for the rounds of others."""
+
+    @property
+    def is_to_have_its_first(self) -> bool:
+        """Whether it plays, or will, and has not begun a round."""
+        return self.is_expected and self.round is None and self.dearest is None
 
     @property
     def is_at_its_first(self) -> bool:
@@ -164,10 +174,6 @@ class Purse:
     lost: Spend = NOTHING
     _held: Spend = NOTHING
     _on_their_way: int = 0
-    _largest: Spend = NOTHING
-    """The largest bound of any call so far, also of one that was refused; requests are left out."""
-    _most_found: int = 0
-    """The most tokens that a call reserved for what the provider's own tools read."""
     _came_to: dict[Limit, float] = field(default_factory=dict)
     """How often what was guessed of it a first round took, at most."""
     _earmarked: Spend = NOTHING
@@ -200,8 +206,8 @@ class Purse:
 
         So many tokens of it are for what is ``found`` by the provider's own tools, which a refusal tells of.
         """
-        self.learn_bound(bound)
-        self._most_found = max(self._most_found, found)
+        self.learn_bound(team_id, bound)
+        self._team(team_id).most_found = max(self._team(team_id).most_found, found)
         if not self._line and self._takes(team_id, bound):
             return
         self._refuse_for_ever(bound, found)
@@ -312,9 +318,10 @@ class Purse:
         """Another process used so much of a round of this team, and did not finish it."""
         self._team(team_id).begun = _Round(NOTHING, self.clock(), used)
 
-    def learn_bound(self, bound: Spend) -> None:
-        """A call wants to reserve so much, or did so in another process."""
-        self._largest = self._largest.at_least(Spend(bound.usd, bound.tokens))
+    def learn_bound(self, team_id: str, bound: Spend) -> None:
+        """A call of a team wants to reserve so much, or did so in another process."""
+        team = self._team(team_id)
+        team.largest = team.largest.at_least(Spend(bound.usd, bound.tokens))
 
     def learn(self, team_id: str, used: Spend, seconds: float) -> None:
         """A finished round that another process played; those of a team come in their order."""
@@ -336,10 +343,14 @@ class Purse:
         committed = self.used + _sum(one.round.expected for one in others if one.round)
         if team.dearest is not None:
             # Every team shall have a result before any has another round.
-            not_begun = (one for one in others if one.is_expected and one.round is None and one.dearest is None)
-            committed += _sum(map(self._expects, not_begun))
-        needed = committed + self._expects(team) + self._largest
-        return None if self._has_room_for(needed) else self._words(needed, "another round", self._most_found)
+            committed += _sum(self._expects(one) for one in others if one.is_to_have_its_first)
+        # Room for the largest call of all that play beside it, once, since calls wait for each other.
+        beside = [team, *(one for one in others if one.round or one.is_to_have_its_first)]
+        largest = reduce(Spend.at_least, (one.largest for one in beside))
+        needed = committed + self._expects(team) + largest
+        if self._has_room_for(needed):
+            return None
+        return self._words(needed, "another round", max(one.most_found for one in beside))
 
     def _finish_round(self, team_id: str) -> None:
         """What was used after a round was finished, by its judgment, belongs to it; one that failed is begun again."""
@@ -636,7 +647,7 @@ class Purses:
     def learn_bound(self, team_id: str, bound: Spend) -> None:
         """The largest reservation of a team in another process."""
         for purse in self.of(team_id):
-            purse.learn_bound(bound)
+            purse.learn_bound(team_id, bound)
 
     def shortage(self, team_id: str) -> str | None:
         """Why another round of a team cannot be paid for; None if it can."""

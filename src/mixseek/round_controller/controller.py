@@ -365,7 +365,7 @@ class RoundController:
             with self._calling(number, "evaluator", "evaluator"):
                 async with self._run.before_time_is_up(self._team.team_id):
                     result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
-        except EvaluationError as error:
+        except (EvaluationError, BudgetExhaustedError) as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
             entry = self._entry(state)
             usage = await self._write(entry, state)
