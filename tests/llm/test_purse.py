@@ -52,20 +52,18 @@ async def test_large_amounts_are_told_in_full() -> None:
         await purses.reserve("a", _tokens(2_345_678))
 
 
-async def test_what_the_tools_of_a_provider_may_read_is_told_of_calls_and_rounds_but_not_where_calls_are_short() -> (
-    None
-):
+async def test_why_a_call_needs_so_much_is_told_of_calls_and_rounds_but_not_where_calls_are_short() -> None:
     purses = _purses(max_tokens=300_000, max_requests=3)
-    with_tools = "with 200,000 tokens for what the provider's own tools read"
+    why = "200,000 tokens for an answer"
     await purses.begin_round("a")
-    (await purses.reserve("a", _tokens(210_000), 200_000)).settle(_tokens(60_000))
+    (await purses.reserve("a", _tokens(210_000), why)).settle(_tokens(60_000))
     purses.round_finished("a")
-    assert with_tools in (purses.shortage("a") or "")
-    with pytest.raises(BudgetExhaustedError, match=with_tools):
-        await purses.reserve("a", _tokens(250_000), 200_000)
+    assert f"would be needed, with {why} (" in (purses.shortage("a") or "")
+    with pytest.raises(BudgetExhaustedError, match=why):
+        await purses.reserve("a", _tokens(250_000), why)
     with pytest.raises(BudgetExhaustedError) as refused:
-        await purses.reserve("a", Spend(tokens=210_000, requests=3), 200_000)
-    assert with_tools not in str(refused.value)
+        await purses.reserve("a", Spend(tokens=210_000, requests=3), why)
+    assert why not in str(refused.value)
 
 
 async def test_whoever_waits_is_refused_when_nothing_is_on_its_way_any_more() -> None:

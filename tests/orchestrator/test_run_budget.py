@@ -125,13 +125,12 @@ async def test_nothing_is_set_aside_for_a_search_that_the_provider_is_not_offere
     assert (played.failure("alpha"), _rounds(played, "alpha")) == (None, 1)
 
 
-async def test_a_refusal_names_what_is_set_aside_for_the_providers_own_search(
+async def test_a_refusal_names_what_is_set_aside_for_an_answer_and_the_providers_own_search(
     tmp_path: Path, server: ModelServer
 ) -> None:
     told = (await _with_search(tmp_path, server, "wide").play()).failure("alpha") or ""
-    assert (
-        "would be needed, with 200,000 tokens for what the provider's own tools read (max_tokens of [budget])" in told
-    )
+    words = "500 tokens for an answer of wide:gpt-5 and 200,000 for what the provider's own tools read"
+    assert f"would be needed, with {words} (max_tokens of [budget])" in told
 
 
 async def test_the_longest_answer_is_told_to_the_model_and_its_own_setting_is_stronger(

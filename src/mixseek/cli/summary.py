@@ -60,7 +60,8 @@ def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None)
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
     # With the limit as it is they would only fail again.
     has_met_limit = all(map(names_a_budget, reasons))
-    first = "with a larger limit " if has_met_limit else ""
+    shorter = ", or a smaller max_output_tokens," if any("tokens for an answer" in reason for reason in reasons) else ""
+    first = f"with a larger limit{shorter} " if has_met_limit else ""
     warn(f"mixseek: {first}{failed} on with this, and nothing is paid for twice:")
     warn(_command("resume", summary, workspace) + (" --accept-changes" if has_met_limit else ""))
 

@@ -143,8 +143,8 @@ class _Team:
     longest: float = 0.0
     largest: Spend = NOTHING
     """The largest bound of any call so far, also of one that was refused; requests are left out."""
-    most_found: int = 0
-    """The most tokens that a call reserved for what the provider's own tools read."""
+    largest_is: str = ""
+    """What that one is for, in words."""
     begun: _Round | None = None
     """The round that comes next as far as it was played before, by another process or in a try that failed."""
     round: _Round | None = None
@@ -201,22 +201,18 @@ class Purse:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    async def reserve(self, team_id: str, bound: Spend, found: int = 0) -> None:
-        """Take ``bound`` out of the purse, when it has as much; refused when it never will.
-
-        So many tokens of it are for what is ``found`` by the provider's own tools, which a refusal tells of.
-        """
-        self.learn_bound(team_id, bound)
-        self._team(team_id).most_found = max(self._team(team_id).most_found, found)
+    async def reserve(self, team_id: str, bound: Spend, why: str = "") -> None:
+        """Take ``bound`` out of the purse, when it has as much; refused, and told ``why``, when it never will."""
+        self.learn_bound(team_id, bound, why)
         if not self._line and self._takes(team_id, bound):
             return
-        self._refuse_for_ever(bound, found)
+        self._refuse_for_ever(bound, why)
         self._line.append(place := asyncio.Event())
         try:
             while not (self._line[0] is place and self._takes(team_id, bound)):
                 if self._line[0] is place and not self._on_their_way:
-                    self._refuse_for_ever(bound, found)
-                    words = self._words(self._committed(team_id) + bound, "the next call", found)
+                    self._refuse_for_ever(bound, why)
+                    words = self._words(self._committed(team_id) + bound, "the next call", why)
                     raise SetAsideError(words, self, team_id)
                 await self._woken(place)
         finally:
@@ -271,9 +267,9 @@ class Purse:
         """What is gone, and what is set aside for the rounds of others."""
         return self.used + _sum(one.round.set_aside for one in self._others(team_id) if one.round)
 
-    def _refuse_for_ever(self, bound: Spend, found: int) -> None:
+    def _refuse_for_ever(self, bound: Spend, why: str) -> None:
         if not self._has_room_for(self.used + bound):
-            raise BudgetExhaustedError(self._words(self.used + bound, "the next call", found))
+            raise BudgetExhaustedError(self._words(self.used + bound, "the next call", why))
 
     # --- rounds -------------------------------------------------------------------------------------------------------
 
@@ -318,9 +314,11 @@ class Purse:
         """Another process used so much of a round of this team, and did not finish it."""
         self._team(team_id).begun = _Round(NOTHING, self.clock(), used)
 
-    def learn_bound(self, team_id: str, bound: Spend) -> None:
+    def learn_bound(self, team_id: str, bound: Spend, why: str = "") -> None:
         """A call of a team wants to reserve so much, or did so in another process."""
         team = self._team(team_id)
+        if _size(bound) > _size(team.largest):
+            team.largest_is = why
         team.largest = team.largest.at_least(Spend(bound.usd, bound.tokens))
 
     def learn(self, team_id: str, used: Spend, seconds: float) -> None:
@@ -350,7 +348,7 @@ class Purse:
         needed = committed + self._expects(team) + largest
         if self._has_room_for(needed):
             return None
-        return self._words(needed, "another round", max(one.most_found for one in beside))
+        return self._words(needed, "another round", max(beside, key=lambda one: _size(one.largest)).largest_is)
 
     def _finish_round(self, team_id: str) -> None:
         """What was used after a round was finished, by its judgment, belongs to it; one that failed is begun again."""
@@ -487,18 +485,17 @@ class Purse:
             self._told.add(limit)
             self.tell(LowPurse(self.team_id, limit, used, allowed))
 
-    def _words(self, needed: Spend, what: str, found: int) -> str:
+    def _words(self, needed: Spend, what: str, why: str) -> str:
         limit = self._scarce(needed)
         if limit is None:
             return f"{self._owner} cannot pay for {what}"
         used, allowed = self.used.of(limit), getattr(self.limits, limit)
         more = max(0.0, needed.of(limit) - used)
         are = "is" if allowed == 1 else "are"
-        with_tools = f", with {found:,} tokens for what the provider's own tools read" if found else ""
+        room = f", with {why}" if why and limit != "max_requests" else ""
         return (
             f"{self._owner} cannot pay for {what}: {limit_words(limit, allowed, used)} {are} used, "
-            f"and up to {amount_words(limit, more)} would be needed"
-            f"{with_tools if limit != 'max_requests' else ''} ({self._key(limit)})"
+            f"and up to {amount_words(limit, more)} would be needed{room} ({self._key(limit)})"
         )
 
     def _key(self, limit: Limit) -> str:
@@ -592,12 +589,12 @@ class Purses:
         given = (purse.limits.max_output_tokens for purse in self.of(team_id))
         return next((one for one in given if one is not None), DEFAULT_MAX_OUTPUT_TOKENS)
 
-    async def reserve(self, team_id: str, bound: Spend, found: int = 0) -> Reservation:
+    async def reserve(self, team_id: str, bound: Spend, why: str = "") -> Reservation:
         """Take ``bound`` out of all purses of a team, or out of none; see :meth:`Purse.reserve`."""
         taken: list[Purse] = []
         try:
             for purse in self.of(team_id):
-                await purse.reserve(team_id, bound, found)
+                await purse.reserve(team_id, bound, why)
                 taken.append(purse)
         except BaseException:
             Reservation(tuple(taken), team_id, bound).release()
@@ -684,6 +681,10 @@ def spent_by_round(calls: Iterable[CallSpend]) -> dict[tuple[str, int], Spend]:
         place = call.scope.team_id, call.scope.round_number
         rounds[place] = rounds.get(place, NOTHING) + _sum(known_and_lost(call))
     return rounds
+
+
+def _size(spend: Spend) -> tuple[float, int]:
+    return spend.usd, spend.tokens
 
 
 def _sum(spends: Iterable[Spend]) -> Spend:

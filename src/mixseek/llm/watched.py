@@ -124,8 +124,8 @@ class _Payment:
     team_id: str
     bound: Spend
     knows_price: bool
-    found: int
-    """How many tokens of it are for what the provider's own tools read."""
+    why: str
+    """What makes it so much, in words."""
 
 
 class WatchedModel(WrapperModel):
@@ -299,7 +299,10 @@ class WatchedModel(WrapperModel):
         price = self._prices.most(self._named, self.wrapped, read, longest)
         if price is None and purses.counts_money(team_id):
             raise ConfigurationError(no_price(self._named))
-        return _Payment(purses, team_id, Spend(price or 0.0, read + longest, 1), price is not None, found)
+        why = f"{longest:,} tokens for an answer of {self._named}"
+        if found:
+            why += f" and {found:,} for what the provider's own tools read"
+        return _Payment(purses, team_id, Spend(price or 0.0, read + longest, 1), price is not None, why)
 
     @asynccontextmanager
     async def _paid(self, entry: _Entry | None, course: _Course) -> AsyncGenerator[None]:
@@ -330,7 +333,7 @@ class WatchedModel(WrapperModel):
 
     async def _reserved(self, payment: _Payment, entry: _Entry | None, course: _Course) -> Reservation:
         came = self._backoff.clock()
-        reservation = await payment.purses.reserve(payment.team_id, payment.bound, payment.found)
+        reservation = await payment.purses.reserve(payment.team_id, payment.bound, payment.why)
         try:
             if not course.has_mark:
                 await self._note_start(entry, course, durable=True)
