@@ -95,12 +95,12 @@ def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
 def test_a_dry_run_reckons_with_what_calls_set_aside_and_with_the_budgets_of_teams(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str], longest: str, told: str
 ) -> None:
-    place = _workspace(tmp_path, server, f"max_tokens = 8000\n{longest}")
+    place = _workspace(tmp_path, server, f"max_tokens = 9000\n{longest}")
     with (place / "configs/agents/team-a.toml").open("a") as file:
         file.write("\n[team.budget]\nmax_requests = 5\n")
     code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", str(place), "--dry-run")
     assert code == 0
-    assert f"  budget of 8,000 tokens: {told}" in out
+    assert f"  budget of 9,000 tokens: {told}" in out
     assert "  budget of 5 calls of Team A: less than the low estimate: teams will stop early" in out
 
 

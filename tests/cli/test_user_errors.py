@@ -835,6 +835,11 @@ def budget_of_money_without_prices(place: Place) -> None:
 
 @mistake(*EXEC)
 def budget_too_small_for_a_round(place: Place) -> None:
+    place.add(ORCHESTRATOR, "\n[budget]\nmax_tokens = 8500\n")
+
+
+@mistake(*EXEC)
+def budget_too_small_for_a_judge(place: Place) -> None:
     place.add(ORCHESTRATOR, "\n[budget]\nmax_tokens = 100\n")
 
 

@@ -336,6 +336,31 @@ async def test_models_without_a_price_are_refused_before_any_call(tmp_path: Path
     assert server.bill.total.requests == 0
 
 
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ("max_cost_usd = 0.001", "0.001 USD cannot pay for one answer of 'loop:judge'"),
+        ("max_tokens = 5_000", "5,000 tokens cannot pay for one answer of 'loop:judge'"),
+        ("max_tokens = 5_000\nmax_output_tokens = 1_000", None),
+        ("max_requests = 2", None),
+    ],
+)
+async def test_judges_that_a_budget_could_never_pay_for_are_refused_before_any_team_is_paid(
+    tmp_path: Path, server: ModelServer, budget: str, words: str | None
+) -> None:
+    arena = _arena(tmp_path, server, budget)
+    if words is None:
+        await arena.play()
+        assert server.bill.total.requests
+        return
+    with pytest.raises(ConfigurationError) as refused:
+        await arena.play()
+    [problem] = refused.value.problems
+    assert (problem.file, problem.key) == ("configs/orchestrator.toml", f"budget.{budget.split()[0]}")
+    assert problem.message.startswith(words)
+    assert not server.bill.total.requests
+
+
 @pytest.mark.parametrize("prices", [None, ""])
 async def test_what_was_cut_off_stays_spent_at_its_bound_and_refusals_cost_nothing(
     tmp_path: Path, server: ModelServer, prices: str | None

@@ -12,16 +12,16 @@ from mixseek.agents.member import MemberAgentFactory
 from mixseek.agents.member.plain import PlainMemberAgent
 from mixseek.amounts import amount_words, counted, limit_words
 from mixseek.config.checks import type_of_metric
-from mixseek.config.manager import RunSettings
+from mixseek.config.manager import RunSettings, problems_within
 from mixseek.config.schema import BudgetSettings, EvaluatorSettings, MemberAgentConfig, TeamSettings
-from mixseek.errors import ConfigurationError
+from mixseek.errors import ConfigurationError, Problem
 from mixseek.llm import ModelHub
 from mixseek.llm.providers_tools import PROVIDERS_TOOL_TOKENS, has_tool
 from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
 from mixseek.metrics import CODE_METRICS
 from mixseek.records import AgentType
 
-__all__ = ["Course", "Estimate", "Taken", "estimate", "first_round"]
+__all__ = ["Course", "Estimate", "Taken", "estimate", "first_round", "unpayable_judges"]
 
 _BYTES_A_TOKEN: Final = 4
 _TOOL_TOKENS: Final = 1_000
@@ -144,6 +144,31 @@ def estimate(settings: RunSettings, task_bytes: int | None, hub: ModelHub) -> Es
 def first_round(settings: RunSettings, team: TeamSettings, task_bytes: int, hub: ModelHub) -> Taken:
     """What the first round of a team may take in a long course."""
     return _round(settings, team, 1, task_bytes, _HIGH, hub)
+
+
+def unpayable_judges(settings: RunSettings, team: TeamSettings, longest: int, hub: ModelHub) -> list[Problem]:
+    """Judges whose answer alone, with ``longest`` tokens, may take more than a whole budget.
+
+    No submission could be scored, and that would be known only when its team was paid.
+    """
+    if not settings.is_scored:
+        return []
+    wordy = replace(_LOW, answer_tokens=longest, comment_tokens=longest)
+    judges = list(_judges(settings.evaluator, 0, wordy))
+    problems: list[Problem] = []
+    for whose in (settings.orchestrator, team):
+        for limit in ("max_cost_usd", "max_tokens") if whose.budget else ():
+            allowed = getattr(whose.budget, limit)
+            for judge in judges if allowed is not None else ():
+                taken = Taken(1, 0, judge.said, hub.prices.estimate(judge.model, 0, judge.said)).of(limit) or 0
+                if taken > allowed:
+                    error = ConfigurationError(
+                        f"{limit_words(limit, allowed)} cannot pay for one answer of {judge.model!r}, which judges: "
+                        f"with {judge.said:,} tokens it may take {amount_words(limit, taken)}; allow more, or set "
+                        "max_output_tokens here or max_tokens of the judge"
+                    )
+                    problems += problems_within(whose, ("budget", limit), error)
+    return problems
 
 
 # --- the course of a run ----------------------------------------------------------------------------------------------

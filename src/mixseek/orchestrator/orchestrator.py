@@ -62,7 +62,7 @@ from mixseek.orchestrator.arguments import (
     checked_timeout,
 )
 from mixseek.orchestrator.collector import long_lived
-from mixseek.orchestrator.estimate import first_round
+from mixseek.orchestrator.estimate import first_round, unpayable_judges
 from mixseek.orchestrator.fingerprint import changes, fingerprint
 from mixseek.orchestrator.stopping import Stoppable
 from mixseek.records import (
@@ -529,17 +529,22 @@ class _Execution:
         for reference, team in zip(self._configured.orchestrator.teams, self._configured.teams, strict=True):
             try:
                 self._controllers.append(self._controller(reference.config, team))
-                problems += self._unpriced(team)
+                problems += self._not_to_be_paid(team)
             except ConfigurationError as error:
                 problems += error.problems
             await asyncio.sleep(0)
         if problems:
             raise ConfigurationError(list(dict.fromkeys(problems)))
 
-    def _unpriced(self, team: TeamSettings) -> list[Problem]:
+    def _not_to_be_paid(self, team: TeamSettings) -> list[Problem]:
+        """Models that no budget of this team could count, or pay for even once."""
         judges = [self._configured.evaluator] if self._configured.is_scored else []
         parts = [team, *judges, self._configured.judgment]
-        return unpriced_models(self._run, team.team_id, parts, self._workspace)
+        problems = unpriced_models(self._run, team.team_id, parts, self._workspace)
+        if problems or self._run.replays:
+            return problems
+        longest = self._run.purses.max_output_tokens(team.team_id)
+        return unpayable_judges(self._configured, team, longest, self._run.hub)
 
     def _controller(self, config: str, team: TeamSettings) -> RoundController:
         return RoundController(
