@@ -8,8 +8,8 @@ __all__ = [
     "amount_words",
     "cost_words",
     "counted",
+    "limit_in",
     "limit_words",
-    "names_a_budget",
     "number",
     "spent_words",
     "tokens_words",
@@ -18,7 +18,7 @@ __all__ = [
 
 _LEAST_USD = 0.000001
 _UNITS: Final = {"max_cost_usd": "USD", "max_tokens": "token", "max_requests": "call", "max_seconds": "second"}
-_BUDGET: Final = re.compile(r"\(max_\w+ of \[(?:team\.)?budget\]\)")
+_BUDGET: Final = re.compile(r"\((max_\w+) of \[(?:team\.)?budget\]\)")
 """How a purse names the limit that was in the way."""
 
 
@@ -105,10 +105,11 @@ def amount_words(limit: str, amount: float) -> str:
     return f"{Decimal(f'{amount:.6g}'):,f}" if limit == "max_cost_usd" else number(amount)
 
 
-def names_a_budget(reason: str) -> bool:
-    """Whether a reason to end says that a limit of a budget was in the way.
+def limit_in(reason: str) -> str | None:
+    """The limit of a budget that was in the way, where a reason to end names one.
 
-    >>> names_a_budget("the run's budget of 9 seconds is used up (max_seconds of [budget])"), names_a_budget("HTTP 401")
-    (True, False)
+    >>> limit_in("the run's budget of 9 seconds is used up (max_seconds of [budget])"), limit_in("HTTP 401")
+    ('max_seconds', None)
     """
-    return _BUDGET.search(reason) is not None
+    named = _BUDGET.search(reason)
+    return named and named[1]

@@ -4,7 +4,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from mixseek.amounts import names_a_budget, spent_words
+from mixseek.amounts import limit_in, spent_words
 from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, command_to_copy, print_json, print_line, print_text, rounded, warn, writes_all
@@ -59,8 +59,10 @@ def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None)
         return
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
     # With the limit as it is they would only fail again.
-    has_met_limit = all(map(names_a_budget, reasons))
-    shorter = ", or a smaller max_output_tokens," if any("tokens for an answer" in reason for reason in reasons) else ""
+    limits = [limit_in(reason) for reason in reasons]
+    has_met_limit = None not in limits
+    # Room for the longest answer is most of what a call needs of these.
+    shorter = ", or a smaller max_output_tokens," if {"max_cost_usd", "max_tokens"}.intersection(limits) else ""
     first = f"with a larger limit{shorter} " if has_met_limit else ""
     warn(f"mixseek: {first}{failed} on with this, and nothing is paid for twice:")
     warn(_command("resume", summary, workspace) + (" --accept-changes" if has_met_limit else ""))
@@ -90,7 +92,7 @@ def _lines(summary: ExecutionSummary, scores: Scores, *, is_resumed: bool) -> li
 def _ended_by_budget(summary: ExecutionSummary) -> bool:
     """Whether a budget ended a team, one that has no result because of it included."""
     return any(entry.exit_reason == "budget_exhausted" for entry in summary.team_results) or any(
-        names_a_budget(team.error_message) for team in summary.failed_teams_info
+        limit_in(team.error_message) for team in summary.failed_teams_info
     )
 
 

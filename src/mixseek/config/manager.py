@@ -834,7 +834,9 @@ def read_team_settings(path: Path | str, workspace: Path | str) -> TeamSettings:
     return settings
 
 
-def problems_within(settings: Settings, path: KeyPath, error: ConfigurationError) -> list[Problem]:
+def problems_within(
+    settings: Settings | PromptBuilderSettings, path: KeyPath, error: ConfigurationError
+) -> list[Problem]:
     """What is wrong with a part of settings, found when it was to be used: told with the place it was read from."""
     origins = _origins_at(settings, path)
     place = origins[0].place if origins else Place()

@@ -81,7 +81,7 @@ from mixseek.round_controller import OnRoundCompleteCallback, RoundController
 from mixseek.round_controller.priced import unpriced_models
 from mixseek.round_controller.prompts import outdated_prompts
 from mixseek.round_controller.restored import RestoredRun, RestoredTeam, restore_run
-from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
+from mixseek.round_controller.run import Run, as_final, best_entry, open_run, standing_of
 from mixseek.storage.attachments import read_kept_attachments
 from mixseek.storage.beginning import read_beginning
 from mixseek.storage.journal import Journal
@@ -578,13 +578,8 @@ class _Execution:
         if best is None:
             return
         if team.best is None:
-            best = best.model_copy(
-                update={"final_submission": True, "exit_reason": "taken_out", "updated_at": utc_now()}
-            )
-            if self._run.store is not None:
-                await self._run.store.mark_final_submission(
-                    best.execution_id, best.team_id, best.round_number, best.exit_reason, at=best.updated_at
-                )
+            best = as_final(best, "taken_out")
+            await self._run.mark_final(best)
             where = {"execution_id": best.execution_id, "team_id": best.team_id, "team_name": best.team_name}
             await self._run.tell_for_good(TeamFinished(**where, best=best))
         self._results.append(best)

@@ -19,7 +19,7 @@ from jinja2 import TemplateError
 from mixseek.agents.member.asking import ask_member as ask
 from mixseek.agents.member.factory import MemberAgentFactory
 from mixseek.agents.member.readiness import made_ready
-from mixseek.config.manager import ConfigurationManager, RunSettings
+from mixseek.config.manager import ConfigurationManager, RunSettings, problems_within
 from mixseek.config.schema import (
     EvaluatorSettings,
     MemberAgentConfig,
@@ -28,7 +28,7 @@ from mixseek.config.schema import (
     ProvidersSettings,
     Settings,
 )
-from mixseek.errors import ConfigurationError, EvaluationError, Problem, StorageError
+from mixseek.errors import ConfigurationError, EvaluationError, StorageError
 from mixseek.evaluator import Evaluator
 from mixseek.evaluator.gates import flags_of
 from mixseek.events import (
@@ -323,10 +323,8 @@ def failing_template_told(around: Surroundings, when: str) -> Iterator[None]:
     try:
         yield
     except TemplateError as error:
-        named = around.orchestrator.prompt_builder_config or "configs/prompt_builder.toml"
-        raise ConfigurationError(
-            Problem(f"fails {when}, correct it: {with_place(error)}", named, "prompt_builder.evaluator_user_prompt")
-        ) from error
+        told = ConfigurationError(f"fails {when}, correct it: {with_place(error)}")
+        raise ConfigurationError(problems_within(around.prompts, ("evaluator_user_prompt",), told)) from error
 
 
 def refuse_unpriced(run: Run, settings: Settings, around: Surroundings) -> None:

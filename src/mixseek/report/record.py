@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from mixseek.amounts import names_a_budget
+from mixseek.amounts import limit_in
 from mixseek.errors import would_fail_again
 from mixseek.records import (
     AttachmentInfo,
@@ -146,7 +146,7 @@ class ExecutionRecord(Record):
     def ended_by_budget(self) -> bool:
         """Whether a team stopped because a round, its first one included, could not be paid for."""
         return any(
-            team.exit_reason == "budget_exhausted" or (team.error is not None and names_a_budget(team.error))
+            team.exit_reason == "budget_exhausted" or (team.error is not None and limit_in(team.error) is not None)
             for team in self.teams
         )
 

@@ -82,7 +82,7 @@ from mixseek.records import (
 )
 from mixseek.round_controller.prompts import RoundPrompts
 from mixseek.round_controller.restored import RestoredTeam
-from mixseek.round_controller.run import Run, best_entry, open_run, standing_of
+from mixseek.round_controller.run import Run, as_final, best_entry, open_run, standing_of
 from mixseek.round_controller.uncut import uncut
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.strangers import alone, is_for_us
@@ -481,10 +481,7 @@ class RoundController:
     async def finish(self, reason: ExitReason) -> LeaderBoardEntry:
         """Mark the best finished round as the team's final submission, with the reason it stopped."""
         best = self.best(reason)
-        if self._run.store is not None:
-            await self._run.store.mark_final_submission(
-                best.execution_id, best.team_id, best.round_number, reason, at=best.updated_at
-            )
+        await self._run.mark_final(best)
         return best
 
     def best(self, reason: ExitReason) -> LeaderBoardEntry:
@@ -493,7 +490,7 @@ class RoundController:
         if best is None:
             last = f"; the last one: {self._history[-1].score_details['reason']}" if self._history else ""
             raise NoResultError(f"no round of team {self._team.team_id!r} has a scored submission{last}")
-        return best.model_copy(update={"final_submission": True, "exit_reason": reason, "updated_at": utc_now()})
+        return as_final(best, reason)
 
     def _last_unscored(self) -> LeaderBoardEntry | None:
         """The result of a team that nobody scores."""

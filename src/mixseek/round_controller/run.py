@@ -19,12 +19,14 @@ from mixseek.llm import Backoff, FinishedCall, FinishedToolUse, Meter, ModelHub,
 from mixseek.llm.purse import NOTHING, LowPurse, Purses, Spend, spent_by_round
 from mixseek.records import (
     Attachment,
+    ExitReason,
     LeaderBoardEntry,
     RankingSource,
     RoundState,
     Standing,
     seconds_between,
     standing_key,
+    utc_now,
 )
 from mixseek.round_controller.restored import RestoredRun
 from mixseek.storage.aggregation_store import AggregationStore
@@ -77,6 +79,11 @@ def best_entry(entries: Sequence[LeaderBoardEntry]) -> LeaderBoardEntry | None:
     """A team's best round: the highest score, the later one on a tie; None if none was scored."""
     scored = [(entry.score, entry.round_number, entry) for entry in entries if entry.score is not None]
     return max(scored, key=lambda each: each[:2])[2] if scored else None
+
+
+def as_final(entry: LeaderBoardEntry, reason: ExitReason) -> LeaderBoardEntry:
+    """A round as its team's final submission, with the reason the team stopped."""
+    return entry.model_copy(update={"final_submission": True, "exit_reason": reason, "updated_at": utc_now()})
 
 
 def standing_of(entries: Sequence[LeaderBoardEntry]) -> Standing | None:
@@ -209,6 +216,13 @@ class Run:
         else:
             seconds = seconds_between(use.started_at, told.ended_at)
             self.tell(ToolFinished(**about, seconds=seconds, error=told.error))
+
+    async def mark_final(self, final: LeaderBoardEntry) -> None:
+        """Mark in the store which round counts for its team."""
+        if self.store is not None:
+            await self.store.mark_final_submission(
+                final.execution_id, final.team_id, final.round_number, final.exit_reason, at=final.updated_at
+            )
 
     async def count_what_was_spent(self) -> None:
         """Take out of the purses what other processes of this execution spent, and the time they took."""
