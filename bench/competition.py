@@ -32,6 +32,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from bench.bare_stores import bare_stores
 from bench.harness import Row, Timing, columns, table
 from mixseek.agents.leader.agent import DEFAULT_LEADER_SYSTEM_INSTRUCTION
 from mixseek.config.schema import PromptBuilderSettings
@@ -386,6 +387,18 @@ def _beside(field: _Field) -> list[Row]:
     return found
 
 
+def _beside_bare_stores(field: _Field) -> Row:
+    """Both stores beside the least that they could cost: what it takes without any, and DuckDB and SQLite alone."""
+    from mixseek.testing import ModelServerProcess  # as above
+
+    with ModelServerProcess(keep_bodies=False) as server, tempfile.TemporaryDirectory() as directory:
+        workspace = Path(directory) / "played"
+        asyncio.run(_play(orchestrator(workspace, server.base_url, 1)))
+        least = field.memory.wall + bare_stores(workspace).median
+    limit = Timing(least, least)
+    return _row(f"{field.teams} teams, {STORED}", field.stored, f"{MEMORY} + bare stores", limit, "")
+
+
 def _row(name: str, case: Case, limit_name: str, limit: Timing, aim: str) -> Row:
     return Row(name, case.wall, case.wall, limit_name, limit.median, case.wall / limit.median, aim)
 
@@ -407,9 +420,9 @@ def _bounds(field: _Field) -> str:
 def run() -> str:
     """This part of the report."""
     fields = [_field(teams) for teams in TEAMS]
-    beside = table(
-        "Competitions, beside their limits in the same run", [row for each in fields for row in _beside(each)]
-    )
+    rows = [row for each in fields for row in _beside(each)]
+    rows.insert(len(_beside(fields[0])), _beside_bare_stores(fields[0]))
+    beside = table("Competitions, beside their limits in the same run", rows)
     return "\n\n".join([_taken(fields), f"{beside}\n{_bounds(fields[-1])}"])
 
 
