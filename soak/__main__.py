@@ -6,7 +6,19 @@ import sys
 import time
 from datetime import UTC, datetime
 
-SCENARIOS = ("resume", "budget", "together", "damage", "secrets", "disks", "kills", "store", "faults", "rates")
+SCENARIOS = (
+    "resume",
+    "budget",
+    "purses",
+    "together",
+    "damage",
+    "secrets",
+    "disks",
+    "kills",
+    "store",
+    "faults",
+    "rates",
+)
 LONGEST_SECONDS = 120 * 60
 
 
