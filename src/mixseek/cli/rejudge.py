@@ -137,7 +137,7 @@ def _print(rejudged: "Rejudgment", output: Format, redactor: Redactor, workspace
     if rejudged.new_winner not in (None, rejudged.old_winner):
         new = rejudged.teams[0]
         command = command_to_copy("show", rejudged.execution_id, workspace, "--team", new.team_id, "--rounds")
-        print_line(f"its answer is that of round {new.new_round} in {command}")
+        print_line(redactor.text(f"its answer is that of round {new.new_round} in {command}"))
     for line in _failures(rejudged):
         warn(redactor.text(f"mixseek: {line}"))
     print_line(bill_words(rejudged.usage, rejudged.cost_usd, rejudged.seconds) + _reused(rejudged.reused_calls))
