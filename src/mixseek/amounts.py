@@ -1,6 +1,7 @@
 """How amounts are written for people, wherever one is: counts, tokens, money, and what a budget limits."""
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final, Protocol
 
@@ -8,6 +9,7 @@ __all__ = [
     "amount_words",
     "cost_words",
     "counted",
+    "larger_limit_words",
     "limit_in",
     "limit_words",
     "number",
@@ -113,3 +115,17 @@ def limit_in(reason: str) -> str | None:
     """
     named = _BUDGET.search(reason)
     return named and named[1]
+
+
+def larger_limit_words(reasons: Iterable[str]) -> str | None:
+    """What has to be changed before teams go on that ended for these reasons; None where one ended at no limit.
+
+    >>> larger_limit_words(["no calls are left (max_requests of [budget])"]), larger_limit_words(["HTTP 401"])
+    ('with a larger limit', None)
+    """
+    limits = [limit_in(reason) for reason in reasons]
+    if not limits or None in limits:
+        return None
+    # Room for the longest answer is most of what a call needs of these.
+    shorter = ", or a smaller max_output_tokens" if {"max_cost_usd", "max_tokens"}.intersection(limits) else ""
+    return f"with a larger limit{shorter}"

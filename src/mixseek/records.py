@@ -120,7 +120,8 @@ class Usage(Record):
 class LostUsage(Record):
     """What attempts of one agent may have cost that nobody knows the price of: cut off, timed out, cancelled, killed.
 
-    Kept under a budget alone, at the bound that was reserved for them: "up to" so much.
+    Kept under a budget alone, as what was set aside for them. Where it limits money or tokens that is the most they
+    cost; where it limits requests alone, no model is told how long its answer may be, and it may be more.
     """
 
     execution_id: str
@@ -584,7 +585,7 @@ class ExecutionSummary(Record):
     cost_usd: float | None = None
     bill: list[ModelUsage] = []
     lost: list[LostUsage] = []
-    """What may have been paid beyond the bill, at most; kept under a budget alone."""
+    """What may have been paid beyond the bill; kept under a budget alone."""
     interrupted: bool = False
     """Whether it was stopped: then teams that had not ended are among the failures, with their best round so far."""
 

@@ -65,6 +65,23 @@ def test_a_run_whose_budget_paid_for_no_round_tells_where_it_went(
     assert ["Team", "A", "1", "leader", "1"] in [line.split()[:5] for line in bill]
 
 
+@pytest.mark.parametrize(("budget", "shorter"), [("max_requests = 2", ""), ("max_tokens = 8900", "max_output_tokens")])
+def test_an_execution_that_failed_at_its_budget_is_shown_with_what_lets_it_go_on(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str], budget: str, shorter: str
+) -> None:
+    place = str(_workspace(tmp_path, server, budget))
+    _, _, err = _run(capsys, "exec", "Name a tree.", "-w", place)
+    resume = err.splitlines()[-1].strip()
+    assert resume.endswith(" --accept-changes")
+    _, shown, _ = _run(capsys, "show", "-w", place)
+    [hint] = [line for line in shown.splitlines() if "mixseek resume" in line]
+    changed = f"with a larger limit, or a smaller {shorter}" if shorter else "with a larger limit"
+    assert hint == f"{changed}, {resume} lets the teams go on that failed"
+    file = tmp_path / "configs" / "orchestrator.toml"
+    file.write_text(file.read_text().replace(budget, f"{budget}00"))
+    assert _run(capsys, *resume.split()[1:])[0] == 0
+
+
 def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

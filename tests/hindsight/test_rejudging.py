@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -371,6 +372,12 @@ def test_the_command_shows_old_and_new_what_moved_and_the_bill(
     assert "1 Team beta 90.00 2 2 65.00 2 up 1" in " ".join(out.split())
     assert "Team beta wins, no longer Team alpha; 2 of 3 teams moved" in out
     assert "4 model calls" in out
+    [line] = asyncio.run(list_executions(Workspace.locate(played.root)))
+    shown = f"mixseek show {line.execution_id} --team beta --rounds -w {played.root}"
+    assert f"its answer is that of round 2 in {shown}\n" in out
+    with pytest.raises(SystemExit):
+        main(shown.split()[1:])
+    assert "beta answer of round 2, worth 65" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(_command(played, "--dry-run"))
     assert "0 model calls to make, 4 answered before" in capsys.readouterr().out
@@ -393,7 +400,10 @@ def test_the_budget_of_an_orchestrator_file_ends_the_judging_and_what_was_paid_i
     with pytest.raises(SystemExit) as end:
         main(command)
     assert (end.value.code, _asked(server, "stylist")) == (2, 3)
-    assert "the run's budget cannot pay for the next call: 3 of 3 calls are used" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    place = "mixseek: configs/orchestrator.toml: budget.max_requests: "
+    assert f"{place}the run's budget cannot pay for the next call: 3 of 3 calls are used" in err
+    assert "; with a larger limit, the same again asks only what was not answered" in err
     file.write_text(without, encoding="utf-8")
     with pytest.raises(SystemExit) as end:
         main(command)
@@ -417,11 +427,44 @@ def test_the_judging_ends_when_the_time_of_the_budget_is_over_and_goes_on_from_t
     with pytest.raises(SystemExit) as end:
         main(_with_budget(played, "[budget]\nmax_seconds = 1\n"))
     assert end.value.code == 2
-    assert "the run's budget of 1 second is used up (max_seconds of [budget])" in capsys.readouterr().err
+    used_up = (
+        "configs/bounded.toml: budget.max_seconds: the run's budget of 1 second is used up (max_seconds of [budget])"
+    )
+    assert used_up in capsys.readouterr().err
     server.set_latency(0, model="stylist")
     with pytest.raises(SystemExit) as end:
         main(_with_budget(played, "[budget]\nmax_seconds = 600\n"))
     assert (end.value.code, "4 model calls" in capsys.readouterr().out) == (0, True)
+
+
+def test_a_dry_run_estimates_what_would_be_asked_as_that_of_exec_does(
+    played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _evaluator(played, f"{SAME}{OTHER}", "evaluator.toml")
+    price = "input_usd_per_million = 1\noutput_usd_per_million = 2\n"
+    command = [*_with_budget(played, f'[prices."loop:stylist"]\n{price}'), "--dry-run"]
+    with pytest.raises(SystemExit):
+        main([*command, "-f", "json"])
+    told = json.loads(capsys.readouterr().out)
+    low, high = told["estimate"]["low"], told["estimate"]["high"]
+    # What the judge of the execution said is there, and costs nothing.
+    assert (told["calls"], told["reused_calls"], low["calls"], high["calls"]) == (4, 4, 4, 4)
+    assert (low["output_tokens"], high["output_tokens"]) == (4 * 30, 4 * 200)
+    assert len(TASK.encode()) < low["input_tokens"] < high["input_tokens"]
+    for course in (low, high):
+        assert course["cost_usd"] == pytest.approx((course["input_tokens"] + 2 * course["output_tokens"]) / 1e6)
+    assert told["estimate"]["unpriced"] == []
+    with pytest.raises(SystemExit):
+        main(command)
+    out = capsys.readouterr().out
+    assert "\nEstimate\n  4 model calls, " in out
+    assert re.search(r"^  4 model calls, [\d,]+ to [\d,]+ tokens, 0\.\d+ to 0\.\d+ USD$", out, re.MULTILINE)
+    with pytest.raises(SystemExit):
+        main([*_with_budget(played, ""), "--dry-run"])
+    out = capsys.readouterr().out
+    assert "tokens, cost not known\n" in out
+    assert "  no price is known for loop:stylist: give it one in [prices]\n" in out
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])

@@ -11,7 +11,9 @@ import pytest
 
 from mixseek.cli import main
 from mixseek.errors import ConfigurationError
+from mixseek.events import Event, ModelCalled
 from mixseek.hindsight.replaying import Replay, replay
+from mixseek.orchestrator import Orchestrator
 from mixseek.records import MemberSubmission, RoundState
 from mixseek.storage.journal import Journal
 from mixseek.testing import ModelServer
@@ -196,6 +198,43 @@ def test_a_team_that_ran_out_of_time_after_a_round_does_so_again_and_at_once(tmp
     assert board == [("alpha", 2, "max_rounds_reached"), ("beta", 1, "partial_failure_timeout")]
     assert told.failed_teams == ("beta",)
     assert told.seconds < 5
+
+
+def _stopped_and_resumed(root: Path, model: str) -> str:
+    """Stopped when the first call of this model was answered and nobody had used that; a second call hangs then."""
+    with ModelServer() as server:
+        arena = Arena(root, server.base_url, [Team("alpha", members=2)])
+        arena.script(server)
+        server.fault("hang_before_headers", model=model, at=2)
+        server.set_latency(0.2)  # so that the second call has left when the first is answered
+        built: list[Orchestrator] = []
+
+        def stop(event: Event) -> None:
+            if isinstance(event, ModelCalled) and event.model == f"loop:{model}":
+                built[0].stop()
+
+        built.append(arena.build(listeners=[stop]))
+        stopped = asyncio.run(built[0].execute("a task"))
+        assert stopped.interrupted
+        server.clear_faults()
+        server.set_latency(0)
+        asyncio.run(arena.build().resume(stopped.execution_id))
+    return stopped.execution_id
+
+
+def test_an_answer_that_a_member_was_given_before_the_run_was_resumed_counts_and_a_call_that_was_cut_off_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execution_id = _stopped_and_resumed(tmp_path, "member-alpha")
+    told = asyncio.run(replay(execution_id, tmp_path))
+    assert told.equal
+    assert (told.calls, told.calls_cut_off, told.calls_not_asked_for) == (12, 1, 0)
+    assert told.calls + told.calls_cut_off == _recorded_calls(tmp_path, execution_id)
+    with pytest.raises(SystemExit):
+        main(["replay", "last", "-w", str(tmp_path)])
+    counted, left_out = capsys.readouterr().out.splitlines()[-2:]
+    assert counted.startswith("equal to the record: 12 calls answered from the journal")
+    assert left_out == "not among them: 1 call without an answer, cut off or failed"
 
 
 @pytest.mark.parametrize("is_text", [True, False])

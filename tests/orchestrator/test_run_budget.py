@@ -380,6 +380,20 @@ async def test_what_was_cut_off_stays_spent_at_its_bound_and_refusals_cost_nothi
     assert sum(call.lost_tokens for call in calls) == lost.tokens
 
 
+async def test_what_broke_off_under_a_limit_of_requests_alone_is_not_told_as_the_most_that_it_cost(
+    tmp_path: Path, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arena = _arena(tmp_path, server, "max_requests = 60", prices="", orchestrator="max_rounds = 1\n")
+    server.fault("reset_in_body", model="member-alpha", at=1)
+    played = await arena.play()
+    [lost] = played.summary.lost
+    assert all(_longest(request.body) is None for request in server.requests), "an answer may have any length"
+    with pytest.raises(SystemExit):
+        await asyncio.to_thread(main, ["show", "last", "-w", str(tmp_path)])
+    told = f"1 attempt broke off and may have been billed beyond that: {lost.tokens:,} tokens were set aside"
+    assert told in capsys.readouterr().out.splitlines()
+
+
 async def test_a_round_that_the_budget_breaks_off_is_told_of_and_billed(
     tmp_path: Path, server: ModelServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -431,6 +445,23 @@ async def test_a_budget_ends_a_run_that_was_stopped_where_it_ends_one_that_was_n
         ends.append((best.round_number, best.exit_reason, server.bill.total.requests - before))
     assert ends[0] == ends[1]
     assert ends[0][2] > 10
+
+
+async def test_a_judgment_that_is_asked_after_a_resume_counts_for_what_its_round_took(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    asked = []
+    for is_stopped in (False, True):
+        # Four calls and a judgment are a round: another one, with its judgment, would be the tenth call.
+        arena = _arena(
+            tmp_path / str(is_stopped), server, "max_requests = 9", orchestrator="max_rounds = 3\nmin_rounds = 1\n"
+        )
+        before = server.bill.total.requests
+        stopped_at = ("RoundFinished", 1)
+        summary = await (_stopped_and_resumed(arena, stopped_at) if is_stopped else arena.build().execute(TASK))
+        assert [result.exit_reason for result in summary.team_results] == ["budget_exhausted"]
+        asked.append(server.bill.total.requests - before)
+    assert asked == [5, 5]
 
 
 async def test_what_an_ended_team_took_of_its_guess_is_known_after_a_resume(

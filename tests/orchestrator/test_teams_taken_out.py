@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mixseek.cli import main
-from mixseek.errors import NotResumableError
+from mixseek.errors import ConfigurationError, NotResumableError
 from mixseek.events import Event, RoundStarted
 from mixseek.hindsight.replaying import replay
 from mixseek.report.reading import load_execution
@@ -146,6 +146,50 @@ async def test_a_replay_without_a_team_that_was_taken_out_comes_to_the_same(
     assert told.equal
     assert [team.team_id for team in told.teams] == ["alpha"]
     assert told.taken_out == ("beta",)
+
+
+async def test_a_replay_leaves_the_place_of_a_team_that_was_taken_out_to_it_and_its_calls_aside(
+    tmp_path: Path, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arena = await _begun(tmp_path, server, "alpha", "beta")
+    _take_out(arena, 1)
+    await arena.build().resume(ID, accept_changes=True)
+    async with arena.journal() as journal:
+        lines = await journal.call_lines(ID)
+    of_beta = sum(line.scope.team_id == "beta" for line in lines)
+    with pytest.raises(SystemExit) as end:
+        await asyncio.to_thread(main, ["replay", ID, "-w", str(tmp_path)])
+    out = capsys.readouterr().out.splitlines()
+    assert end.value.code == 0
+    assert [line.split("  ")[:2] for line in out[1:2]] == [["2", "Team alpha"]]
+    assert "taken out when the execution was resumed, and not played again: beta (place 1)" in out
+    assert (
+        out[-1]
+        == f"not among them: 1 call without an answer, cut off or failed, {of_beta} calls of teams that were taken out"
+    )
+    told = await replay(ID, tmp_path)
+    assert told.calls + told.calls_cut_off + told.calls_of_taken_out == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("failing", "how_far"),
+    [
+        ("beta 1", "before it had finished a round"),
+        ("beta", "after it had played round 1"),
+        ("alpha", "after it had played rounds 1 to 2"),
+    ],
+)
+async def test_a_replay_says_of_a_team_that_is_in_the_file_again_that_it_was_taken_out_and_how_far_it_had_played(
+    failing: str, how_far: str, tmp_path: Path, server: ModelServer
+) -> None:
+    arena = await _begun(tmp_path, server, *{"alpha", failing})
+    before = _take_out(arena, 1)
+    await arena.build().resume(ID, accept_changes=True)
+    (tmp_path / "configs/orchestrator.toml").write_text(before)
+    words = f"beta is in it again, but was taken out when the execution was resumed, {how_far}: take it out"
+    with pytest.raises(ConfigurationError, match=words) as refused:
+        await replay(ID, tmp_path)
+    assert "did not play" not in str(refused.value)
 
 
 async def test_the_calls_of_a_team_that_was_taken_out_are_still_listed(

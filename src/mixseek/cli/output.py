@@ -163,10 +163,10 @@ def rounded(value: Any) -> Any:
     return value
 
 
-def command_to_copy(verb: str, execution_id: str, workspace: Path | str | None) -> str:
+def command_to_copy(verb: str, execution_id: str, workspace: Path | str | None, *options: str) -> str:
     """A command about an execution, with the workspace as it was given."""
     place = [] if workspace is None else ["-w", str(workspace)]
-    return shlex.join(["mixseek", verb, execution_id, *place])
+    return shlex.join(["mixseek", verb, execution_id, *options, *place])
 
 
 def print_document(text: str) -> None:

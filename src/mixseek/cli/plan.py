@@ -14,7 +14,7 @@ from mixseek.metrics import CODE_METRICS
 if TYPE_CHECKING:
     from mixseek.orchestrator.estimate import Estimate
 
-__all__ = ["Plan", "plan_of"]
+__all__ = ["Plan", "estimate_lines", "plan_of"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Plan:
             "each member is asked once a round and uses no tool",
             f"More, if members are asked again, their models go on after a tool{self._own_metrics()}, "
             "or calls are tried again",
-            *_estimate_lines(self.estimate),
+            *estimate_lines(self.estimate),
             *(f"A run would first fetch the weights of {name}" for name in self.fetches),
         ]
 
@@ -126,12 +126,14 @@ def plan_of(settings: RunSettings, environ: Mapping[str, str], task_bytes: int |
     )
 
 
-def _estimate_lines(estimate: "Estimate") -> list[str]:
+def estimate_lines(estimate: "Estimate") -> list[str]:
+    """An estimate for people."""
     low, high = estimate.low, estimate.high
     cost = _cost_between(low.cost_usd, high.cost_usd)
     return [
         "Estimate",
-        f"  {_between(low.calls, high.calls)} model calls, {_between(low.tokens, high.tokens)} tokens, {cost}",
+        f"  {_between(low.calls, high.calls)} model call{'s' * (high.calls != 1)}, "
+        f"{_between(low.tokens, high.tokens)} tokens, {cost}",
         *(f"  {one}" for one in estimate.assumptions),
         *(f"  no price is known for {model}: give it one in [prices]" for model in estimate.unpriced),
         *(f"  [prices] has a price for {name}, a model that nobody here names" for name in estimate.unused_prices),

@@ -10,7 +10,18 @@ from mixseek.amounts import counted
 from mixseek.cli.asking import bill_words, judges_of, score_words, wait_for
 from mixseek.cli.inputs import ReferenceOption, find_config, reference_text
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
-from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, rounded, use_format, warn
+from mixseek.cli.output import (
+    Format,
+    FormatOption,
+    WorkspaceOption,
+    command_to_copy,
+    print_json,
+    print_line,
+    rounded,
+    use_format,
+    warn,
+)
+from mixseek.cli.plan import estimate_lines
 from mixseek.cli.stored import IdArgument, Place, tell_if_open
 from mixseek.cli.tables import Column, print_table
 from mixseek.config.manager import ConfigurationManager, redactor_of
@@ -89,7 +100,7 @@ def rejudge(
         work = rejudge(execution_id, judges.evaluator, around=around, reference=given, listeners=listeners)
         rejudged = wait_for(work, redactor, _KEPT)
     tell_if_open(rejudged.execution_id, rejudged.status)
-    _print(rejudged, output, redactor)
+    _print(rejudged, output, redactor, workspace)
     raise typer.Exit(_exit_code(rejudged))
 
 
@@ -109,10 +120,12 @@ def _print_plan(plan: "RejudgePlan", output: Format, redactor: Redactor) -> None
         return
     print_line(f"{counted(plan.submissions, 'submission')}, each by {', '.join(plan.metrics)}")
     print_line(f"Metrics that ask a model: {', '.join(plan.judges) or 'none'}")
-    print_line(f"{plan.calls} model calls to make, {plan.reused_calls} answered before")
+    print_line(f"{counted(plan.calls, 'model call')} to make, {plan.reused_calls} answered before")
+    for line in estimate_lines(plan.estimate) if plan.calls else ():
+        print_line(redactor.text(line))
 
 
-def _print(rejudged: "Rejudgment", output: Format, redactor: Redactor) -> None:
+def _print(rejudged: "Rejudgment", output: Format, redactor: Redactor, workspace: Path | None) -> None:
     if output is Format.JSON:
         told: Any = rejudged.model_dump(mode="json")
         print_json(redactor.value(rounded(told)))
@@ -121,6 +134,10 @@ def _print(rejudged: "Rejudgment", output: Format, redactor: Redactor) -> None:
     print_table(_COLUMNS, [[redactor.text(cell) for cell in row] for row in rows])
     print_line()
     print_line(redactor.text(_winner(rejudged)))
+    if rejudged.new_winner not in (None, rejudged.old_winner):
+        new = rejudged.teams[0]
+        command = command_to_copy("show", rejudged.execution_id, workspace, "--team", new.team_id, "--rounds")
+        print_line(redactor.text(f"its answer is that of round {new.new_round} in {command}"))
     for line in _failures(rejudged):
         warn(redactor.text(f"mixseek: {line}"))
     print_line(bill_words(rejudged.usage, rejudged.cost_usd, rejudged.seconds) + _reused(rejudged.reused_calls))

@@ -1,6 +1,6 @@
 """``mixseek replay``: a finished execution played again from its journal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,13 +85,27 @@ def _print(told: "Replay") -> None:
     if told.failed_teams:
         print_line(f"failed: {', '.join(told.failed_teams)}")
     if told.taken_out:
-        print_line(f"taken out when the execution was resumed, and not played again: {', '.join(told.taken_out)}")
+        places = told.places_of_taken_out
+        named = (f"{one} (place {places[one]})" if one in places else one for one in told.taken_out)
+        print_line(f"taken out when the execution was resumed, and not played again: {', '.join(named)}")
     print_line()
     for line in (*told.differences, *(f"not in the journal: {call}" for call in told.missing_calls)):
         print_line(line)
     outcome = "equal to the record" if told.equal else "not what was recorded"
     calls = counted(told.calls, "call")
     print_line(f"{outcome}: {calls} answered from the journal, nobody was asked, {told.seconds:.1f} s")
+    if left_out := ", ".join(_left_out(told)):
+        print_line(f"not among them: {left_out}")
+
+
+def _left_out(told: "Replay") -> Iterator[str]:
+    """Why fewer calls were answered than mixseek show and mixseek journal count."""
+    if told.calls_cut_off:
+        yield f"{counted(told.calls_cut_off, 'call')} without an answer, cut off or failed"
+    if told.calls_of_taken_out:
+        yield f"{counted(told.calls_of_taken_out, 'call')} of teams that were taken out"
+    if told.calls_not_asked_for:
+        yield f"{counted(told.calls_not_asked_for, 'call')} that nobody makes now"
 
 
 def _tell_of_changes(when: str, changes: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from mixseek.amounts import counted, number, spent_words, usd
+from mixseek.amounts import counted, larger_limit_words, number, spent_words, usd
 from mixseek.cli.board import print_board
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import (
@@ -24,7 +24,7 @@ from mixseek.cli.output import (
 )
 from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, state, when
 from mixseek.cli.tables import Column, print_table, terminal_width
-from mixseek.errors import ConfigurationError
+from mixseek.errors import ConfigurationError, would_fail_again
 from mixseek.report.reading import LAST
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord, has_ended
 from mixseek.report.summing import by_team_role_and_model, by_team_round_and_role, lost_words
@@ -104,14 +104,23 @@ def _print_head(record: ExecutionRecord, workspace: Path | None) -> None:
     print_line(f"{state(record)}, started {when(record.started_at)}{took}")
     print_line(spent_words(record.usage, record.cost_usd))
     if record.can_go_on:
-        goes_on = "lets the teams go on that failed" if has_ended(record.status) else "goes on with it"
-        print_line(f"{command_to_copy('resume', record.execution_id, workspace)} {goes_on}")
+        print_line(_going_on(record, command_to_copy("resume", record.execution_id, workspace)))
     for one in record.attachments:
         print_line(f"attached: {one.name} ({one.media_type}, {counted(one.size, 'byte')})")
     print_line()
     print_line("Task")
     _print_indented(record.user_prompt)
     print_line()
+
+
+def _going_on(record: ExecutionRecord, command: str) -> str:
+    if not has_ended(record.status):
+        return f"{command} goes on with it"
+    reasons = [team.error for team in record.teams if team.error is not None and not would_fail_again(team.error)]
+    larger = larger_limit_words(reasons)
+    # With the limit as it is they would only fail again.
+    offered = f"{larger}, {command} --accept-changes" if larger else command
+    return f"{offered} lets the teams go on that failed"
 
 
 def _print_scores(record: ExecutionRecord) -> None:

@@ -4,7 +4,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from mixseek.amounts import limit_in, spent_words
+from mixseek.amounts import larger_limit_words, limit_in, spent_words
 from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, command_to_copy, print_json, print_line, print_text, rounded, warn, writes_all
@@ -59,13 +59,9 @@ def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None)
         return
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
     # With the limit as it is they would only fail again.
-    limits = [limit_in(reason) for reason in reasons]
-    has_met_limit = None not in limits
-    # Room for the longest answer is most of what a call needs of these.
-    shorter = ", or a smaller max_output_tokens," if {"max_cost_usd", "max_tokens"}.intersection(limits) else ""
-    first = f"with a larger limit{shorter} " if has_met_limit else ""
-    warn(f"mixseek: {first}{failed} on with this, and nothing is paid for twice:")
-    warn(_command("resume", summary, workspace) + (" --accept-changes" if has_met_limit else ""))
+    larger = larger_limit_words(reasons)
+    warn(f"mixseek: {f'{larger}, ' if larger else ''}{failed} on with this, and nothing is paid for twice:")
+    warn(_command("resume", summary, workspace) + (" --accept-changes" if larger else ""))
 
 
 def _command(verb: str, summary: ExecutionSummary, workspace: str | None) -> str:

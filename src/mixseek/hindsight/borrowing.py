@@ -31,11 +31,13 @@ class BorrowingJournal(Journal):
         self._tries = _LIKELY_TRIES
         self._closed = closed
         self._borrowed: dict[str, Iterator[str]] = {}
+        self._asking: dict[str, CallScope] = {}
+        """Who makes each request."""
         self._others: Sequence[str] = ()
         self.reused = 0
         """How many calls were answered with what was there."""
-        self.missing = 0
-        """How many had no answer."""
+        self.missing: list[CallScope] = []
+        """Whose calls had no answer."""
 
     async def __aenter__(self) -> Self:
         started = await self.events(self._of, kinds=("TeamStarted",))
@@ -49,6 +51,7 @@ class BorrowingJournal(Journal):
         """The request as it is kept; what it would have been kept under elsewhere is remembered."""
         request = super().request(scope, **asked)
         self._borrowed[request.key] = self._other_keys(scope, asked)
+        self._asking[request.key] = scope
         return request
 
     def _other_keys(self, scope: CallScope, asked: dict[str, Any]) -> Iterator[str]:
@@ -67,7 +70,7 @@ class BorrowingJournal(Journal):
             if known is not None:
                 self.reused += 1
                 return known
-        self.missing += 1
+        self.missing.append(self._asking[key])
         if self._closed:
             raise NotAnsweredError("nobody has answered this yet")
         return None

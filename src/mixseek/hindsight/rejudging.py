@@ -10,23 +10,33 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from pydantic import computed_field
+from pydantic_ai import UserContent
 from pydantic_core import to_jsonable_python
 
-from mixseek.config.manager import ConfigurationManager, redactor_of
+from mixseek.amounts import larger_limit_words, limit_in
+from mixseek.config.manager import ConfigurationManager, problems_within, redactor_of
 from mixseek.config.schema import EvaluatorSettings, PromptBuilderSettings
-from mixseek.errors import ConfigurationError, EvaluationError, PlaceLostError, PlaceTakenError, StorageError
+from mixseek.errors import (
+    BudgetExhaustedError,
+    ConfigurationError,
+    EvaluationError,
+    PlaceLostError,
+    PlaceTakenError,
+    StorageError,
+)
 from mixseek.evaluator import Evaluator
 from mixseek.events import Listener
 from mixseek.hindsight.borrowing import BorrowingJournal
 from mixseek.llm import Backoff, Scope, attached_text, calling
+from mixseek.orchestrator.estimate import Estimate, estimate_judging
 from mixseek.orchestrator.single import Surroundings, bill_of, failing_template_told, refuse_unpriced
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.prompt_builder.fence import new_nonce
@@ -133,6 +143,8 @@ class RejudgePlan(Record):
     """How many calls would be made, if none has to be repeated."""
     reused_calls: int
     """How many the journal has the answers to."""
+    estimate: Estimate
+    """What those that would be made may take."""
 
 
 async def rejudge(
@@ -152,7 +164,8 @@ async def rejudge(
     started = time.monotonic()
     asked = await _asked(execution_id, evaluator, workspace, around, reference)
     async with _judging(asked, listeners, backoff) as judging:
-        rounds = await _all_rounds(judging)
+        with _shortage_told(asked.around):
+            rounds = await _all_rounds(judging)
     teams = _teams(asked.record, rounds)
     return Rejudgment(
         execution_id=asked.record.execution_id,
@@ -188,9 +201,39 @@ async def plan_rejudging(
         submissions=len(_submissions(asked.record)),
         metrics=tuple(metric.name for metric in asked.settings.metrics),
         judges=tuple(judging.judges),
-        calls=judging.answers.missing,
+        calls=len(judging.answers.missing),
         reused_calls=judging.answers.reused,
+        estimate=_estimate(judging),
     )
+
+
+def _estimate(judging: "_Judging") -> Estimate:
+    asked = judging.asked
+    beside = [asked.record.user_prompt, *map(str, judging.beside)]
+    if asked.reference and judging.evaluator.shows_reference:
+        beside.append(asked.reference)
+    read = {
+        (team.team_id, one.round_number): sum(
+            len(text.encode("utf-8", "surrogatepass")) for text in (*beside, submitted)
+        )
+        for team, one, submitted in _submissions(asked.record)
+    }
+    calls = [(scope.agent_name, read[scope.team_id, scope.round_number]) for scope in judging.answers.missing]
+    return estimate_judging(asked.settings, calls, judging.run.hub)
+
+
+@contextmanager
+def _shortage_told(around: Surroundings) -> Iterator[None]:
+    """A budget that cannot pay for all judges is told with its place, and with what to do."""
+    try:
+        yield
+    except BudgetExhaustedError as error:
+        remedy = larger_limit_words([str(error)])
+        if remedy is None:
+            raise
+        told = ConfigurationError(f"{error}; {remedy}, the same again asks only what was not answered")
+        problems = problems_within(around.orchestrator, ("budget", str(limit_in(str(error)))), told)
+        raise BudgetExhaustedError("; ".join(map(str, problems))) from error
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -249,6 +292,8 @@ class _Judging:
     run: Run
     answers: BorrowingJournal
     evaluator: Evaluator
+    beside: Sequence[UserContent]
+    """What came with the task, as far as judges are shown it."""
     closed: bool
 
     @property
@@ -286,7 +331,7 @@ async def _judging(
             if not closed:
                 await run.hub.prepare()
                 run.purses.start()
-            yield _Judging(asked, run, answers, evaluator, closed)
+            yield _Judging(asked, run, answers, evaluator, beside, closed)
 
 
 @asynccontextmanager

@@ -9,9 +9,9 @@ way as before.
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -34,6 +34,7 @@ __all__ = ["Replay", "ReplayedTeam", "replay"]
 _NO_KEY: Final = "not-needed"
 _A_MOMENT: Final = 5.0
 _EMPTY: Final = "the purse was empty here"
+_ANSWERED: Final = "answered"
 _GIVEN_UP: Final = asyncio.CancelledError.__name__
 _TEAM, _SUBMISSION, _JUDGMENT = 0, 1, -1
 """The places of time limits around a call, from the outermost."""
@@ -61,6 +62,8 @@ class Replay(Record):
     failed_teams: tuple[str, ...]
     taken_out: tuple[str, ...] = ()
     """Teams that were taken out when the execution was resumed: they are not in the file, and do not play again."""
+    places_of_taken_out: Mapping[str, int] = {}
+    """Where those of them stand that are on the leader board of the record: no other team is given these places."""
     differences: tuple[str, ...] = ()
     missing_calls: tuple[str, ...] = ()
     """Calls that the journal does not have."""
@@ -70,6 +73,13 @@ class Replay(Record):
     """What was changed when the execution was resumed: rounds before were played by what was there before."""
     calls: int
     """How many recorded calls were answered, or failed, as they did; those of a member whose result was used too."""
+    calls_cut_off: int = 0
+    """Recorded calls beside these that have no answer and decided nothing: those that a process left when it ended, or
+    that failed, and that were made again when the execution was resumed."""
+    calls_of_taken_out: int = 0
+    """Recorded calls of teams that were taken out."""
+    calls_not_asked_for: int = 0
+    """Other recorded calls that nobody made this time, as those before a change that the execution was resumed with."""
     seconds: float
 
 
@@ -84,7 +94,7 @@ async def replay(
     async with journal:
         record = await _recorded(journal, execution_id)
         await journal.load(execution_id, record)
-        configured = await asyncio.to_thread(_settings, manager, record.started, config)
+        configured = await asyncio.to_thread(_settings, manager, record, config)
         answers, heard = _Answers(journal, record), _Heard()
         run = Run(execution_id, _hub(manager, configured), journal=journal, workspace=place, is_new=True, replays=True)
         run.events = EventBus(heard)
@@ -92,20 +102,35 @@ async def replay(
         async with run:
             summary = await play_again(run, record.started, configured)
     differences = [*_differences(record, heard, summary)]
+    left = [line for line in journal.lines if line.call_id not in journal.used]
+    of_taken_out = sum(line.scope.team_id in record.taken_out for line in left)
+    cut_off = sum(line.outcome != _ANSWERED and line.scope.team_id not in record.taken_out for line in left)
     return Replay(
         execution_id=execution_id,
         user_prompt=summary.user_prompt,
         equal=not differences and not answers.missing,
-        teams=tuple(_team(rank, entry) for rank, entry in enumerate(summary.team_results, 1)),
+        teams=tuple(
+            _team(rank, entry) for rank, entry in zip(_free_places(record), summary.team_results, strict=False)
+        ),
         failed_teams=tuple(sorted(team.team_id for team in summary.failed_teams_info)),
-        taken_out=record.taken_out,
+        taken_out=tuple(record.taken_out),
+        places_of_taken_out=record.places_of_taken_out,
         differences=tuple(differences),
         missing_calls=tuple(dict.fromkeys(answers.missing)),
         changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
         resumed_with=record.resumed_with,
         calls=len(journal.used),
+        calls_cut_off=cut_off,
+        calls_of_taken_out=of_taken_out,
+        calls_not_asked_for=len(left) - cut_off - of_taken_out,
         seconds=time.monotonic() - started,
     )
+
+
+def _free_places(record: "_Recorded") -> Iterator[int]:
+    """The places of the board in their order, without those of teams that do not play again."""
+    taken = set(record.places_of_taken_out.values())
+    return (place for place in count(1) if place not in taken)
 
 
 def _team(rank: int, entry: LeaderBoardEntry) -> ReplayedTeam:
@@ -122,7 +147,8 @@ def _team(rank: int, entry: LeaderBoardEntry) -> ReplayedTeam:
 # --- the settings -----------------------------------------------------------------------------------------------------
 
 
-def _settings(manager: ConfigurationManager, begun: RunStarted, config: Path | str | None) -> RunSettings:
+def _settings(manager: ConfigurationManager, record: "_Recorded", config: Path | str | None) -> RunSettings:
+    begun = record.started
     file = config or begun.config_file
     if file is None:
         raise ConfigurationError(
@@ -133,14 +159,27 @@ def _settings(manager: ConfigurationManager, begun: RunStarted, config: Path | s
     configured = ConfigurationManager(manager.workspace, overrides=overrides).load_run_settings(file)
     played, there = set(begun.team_names), {team.team_id for team in configured.teams}
     if played != there:
-        raise ConfigurationError(Problem(_other_teams(played - there, there - played), str(file)))
+        raise ConfigurationError(Problem(_other_teams(played - there, there - played, record.taken_out), str(file)))
     return configured
 
 
-def _other_teams(gone: set[str], new: set[str]) -> str:
+def _other_teams(gone: set[str], new: set[str], taken_out: Mapping[str, int]) -> str:
+    strangers = new - taken_out.keys()
     faults = [f"{', '.join(sorted(gone))} played and is not in it"] if gone else []
-    faults += [f"{', '.join(sorted(new))} is in it and did not play"] if new else []
+    faults += [f"{', '.join(sorted(strangers))} is in it and did not play"] if strangers else []
+    faults += [
+        f"{team_id} is in it again, but was taken out when the execution was resumed, "
+        f"{_rounds_words(taken_out[team_id])}: take it out, or give another file with --config"
+        for team_id in sorted(new & taken_out.keys())
+    ]
     return f"has other teams than the execution: {'; '.join(faults)}"
+
+
+def _rounds_words(last: int) -> str:
+    """How far a team had come."""
+    if not last:
+        return "before it had finished a round"
+    return "after it had played round 1" if last == 1 else f"after it had played rounds 1 to {last}"
 
 
 def _hub(manager: ConfigurationManager, configured: RunSettings) -> ModelHub:
@@ -168,8 +207,10 @@ class _Recorded:
     """As it was begun, or resumed the last time."""
     resumed_with: tuple[str, ...]
     """What was different each time it was resumed."""
-    taken_out: tuple[str, ...]
-    """Teams that played before it was resumed and not after."""
+    taken_out: Mapping[str, int]
+    """Teams that played before it was resumed and not after, with the last round that each of them finished, or 0."""
+    places_of_taken_out: Mapping[str, int]
+    """Where those of them stand that are on the leader board."""
     summary: Mapping[str, Any]
     """How it ended, without those teams."""
     entries: Mapping[_Place, LeaderBoardEntry]
@@ -197,8 +238,12 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
         raise ConfigurationError(f"execution {execution_id!r} did not come to its end: mixseek resume goes on with it")
     beginnings = [_begun(event) for event in begun]
     started = beginnings[-1]
-    events = [event for event in events if event.team_id is None or event.team_id in started.team_names]
     rounds = [event for event in events if event.kind in ("RoundFinished", "RoundFailed")]
+    taken_out = {team_id: 0 for one in beginnings for team_id in one.team_names if team_id not in started.team_names}
+    for team_id, number in (_place(event) for event in rounds if event.team_id in taken_out):
+        taken_out[team_id] = max(taken_out[team_id], number)
+    events = [event for event in events if event.team_id is None or event.team_id in started.team_names]
+    rounds = [event for event in rounds if event.team_id in started.team_names]
     summary = _told(finished[-1])["summary"]
     finals = [each for each in summary["team_results"] if each["team_id"] in started.team_names]
     return _Recorded(
@@ -206,7 +251,12 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
         resumed_with=tuple(
             str(each) for before, after in pairwise(beginnings) if before.fingerprint for each in changes(before, after)
         ),
-        taken_out=tuple(sorted({team_id for one in beginnings for team_id in one.team_names} - {*started.team_names})),
+        taken_out=dict(sorted(taken_out.items())),
+        places_of_taken_out={
+            each["team_id"]: place
+            for place, each in enumerate(summary["team_results"], 1)
+            if each["team_id"] in taken_out
+        },
         summary={**summary, "team_results": finals},
         entries={_place(event): LeaderBoardEntry.model_validate(_told(event)["entry"]) for event in rounds},
         without_submission_in_time=frozenset(
@@ -249,7 +299,8 @@ class _ReplayJournal(Journal):
     async def load(self, execution_id: str, record: _Recorded) -> None:
         self.used: set[str] = set()
         """The calls that were answered, or failed, from here."""
-        self._of_members = [line for line in await self.call_lines(execution_id) if line.scope.role == "member"]
+        self.lines = await self.call_lines(execution_id)
+        self._of_members = [line for line in self.lines if line.scope.role == "member"]
         self._last_words = await _last_words(self, execution_id, record)
         self._in_order: dict[tuple[str, int, str], deque[RoundPrompt]] = defaultdict(deque)
         for prompt in await self.prompts(execution_id):
@@ -304,12 +355,18 @@ class _ReplayJournal(Journal):
 
 
 def _was_made_for(result: ToolResult, call: CallLine) -> bool:
-    """Whether a member made this call for this result, or for one beside it that is used as well."""
+    """Whether a member made this call for this result, or for one beside it that is used as well.
+
+    What it was answered in a process that ended before the member was done, it was given again in the next one.
+    """
     is_of_the_round = (call.scope.team_id, call.scope.round_number) == (
         result.scope.team_id,
         result.scope.round_number,
     )
-    return is_of_the_round and result.started_at <= call.started_at and call.ended_at <= result.ended_at
+    given = result.result if isinstance(result.result, dict) else {}
+    was_left_for_it = call.outcome == _ANSWERED and call.scope.agent_name == given.get("agent_name")
+    began_in_time = result.started_at <= call.started_at or was_left_for_it
+    return is_of_the_round and began_in_time and call.ended_at <= result.ended_at
 
 
 async def _last_words(journal: Journal, execution_id: str, record: _Recorded) -> dict[str, int | None]:

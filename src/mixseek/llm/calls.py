@@ -302,7 +302,7 @@ class Meter:
 
     @property
     def lost(self) -> list[LostUsage]:
-        """What may have been paid beyond the bill, at most, by agent and model."""
+        """What may have been paid beyond the bill, by agent and model."""
         return list(self._lost.values())
 
     def bill(

@@ -148,6 +148,8 @@ class _Team:
     begun: _Round | None = None
     """The round that comes next as far as it was played before, by another process or in a try that failed."""
     round: _Round | None = None
+    learned: Spend = NOTHING
+    """What the last round took that another process finished; its judgment may be still to come, and belongs to it."""
     waits_to_begin: bool = False
     """Whether its first round waits for the rounds of others."""
 
@@ -245,9 +247,11 @@ class Purse:
     def count(self, team_id: str, spent: Spend, lost: Spend) -> None:
         """Take out what is gone already."""
         self.spent, self.lost = self.spent + spent, self.lost + lost
-        current = self._round_of(team_id)
-        if current is not None:
-            current.used += spent + lost
+        team = self._teams.get(team_id)
+        if team is not None and team.round is not None:
+            team.round.used += spent + lost
+        elif team is not None:
+            team.learned += spent + lost
         for limit in _AMOUNTS:
             self._warn(limit, self.used.of(limit))
 
@@ -305,7 +309,7 @@ class Purse:
         """Learn from a round what the next one may take."""
         team = self._team(team_id)
         if team.round is not None:
-            self.learn(team_id, team.round.used, self.clock() - team.round.began)
+            self._learn(team, team.round.used, self.clock() - team.round.began)
             # What was guessed of a first round stands in nobody's way any more; its judgment is still to come.
             self._set_round(team_id, replace(team.round, earmark=self._expects(team), is_finished=True))
             self._wake_for_rounds()
@@ -324,6 +328,10 @@ class Purse:
     def learn(self, team_id: str, used: Spend, seconds: float) -> None:
         """A finished round that another process played; those of a team come in their order."""
         team = self._team(team_id)
+        self._learn(team, used, seconds)
+        team.learned = used
+
+    def _learn(self, team: _Team, used: Spend, seconds: float) -> None:
         if team.dearest is None:
             self._learn_of_guess(team.guess, used)
         team.dearest = used.at_least(team.dearest or NOTHING)
@@ -353,10 +361,12 @@ class Purse:
     def _finish_round(self, team_id: str) -> None:
         """What was used after a round was finished, by its judgment, belongs to it; one that failed is begun again."""
         team = self._team(team_id)
-        if team.round is not None and team.dearest is not None and team.round.is_finished:
-            team.dearest = team.round.used.at_least(team.dearest)
-        elif team.round is not None:
+        if team.round is not None and not team.round.is_finished:
             team.begun = team.round
+        elif team.dearest is not None:
+            finished = team.learned if team.round is None else team.round.used
+            team.dearest = finished.at_least(team.dearest)
+        team.learned = NOTHING
         self._set_round(team_id, None)
 
     def _set_round(self, team_id: str, new: _Round | None) -> None:

@@ -13,7 +13,7 @@ from mixseek.agents.member.plain import PlainMemberAgent
 from mixseek.amounts import amount_words, counted, limit_words
 from mixseek.config.checks import type_of_metric
 from mixseek.config.manager import RunSettings, problems_within
-from mixseek.config.schema import BudgetSettings, EvaluatorSettings, MemberAgentConfig, TeamSettings
+from mixseek.config.schema import BudgetSettings, EvaluatorSettings, MemberAgentConfig, MetricSettings, TeamSettings
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.llm import ModelHub
 from mixseek.llm.providers_tools import PROVIDERS_TOOL_TOKENS, has_tool
@@ -21,7 +21,7 @@ from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
 from mixseek.metrics import CODE_METRICS
 from mixseek.records import AgentType
 
-__all__ = ["Course", "Estimate", "Taken", "estimate", "first_round", "unpayable_judges"]
+__all__ = ["Course", "Estimate", "Taken", "estimate", "estimate_judging", "first_round", "unpayable_judges"]
 
 _BYTES_A_TOKEN: Final = 4
 _TOOL_TOKENS: Final = 1_000
@@ -135,9 +135,33 @@ def estimate(settings: RunSettings, task_bytes: int | None, hub: ModelHub) -> Es
             f"both: {known}, {_BYTES_A_TOKEN} bytes a token, prompts carry all rounds before them, "
             "no call is tried again",
         ),
-        tuple(sorted(model for model in models if hub.prices.estimate(model, 1, 1) is None)),
+        _unpriced(models, hub),
         tuple(sorted(settings.orchestrator.prices.keys() - models)),
         tuple(_against_budgets(settings, size, hub)),
+    )
+
+
+def estimate_judging(evaluator: EvaluatorSettings, calls: Sequence[tuple[str, int]], hub: ModelHub) -> Estimate:
+    """What calls of judges may take: for each the name of its metric, and the bytes of what is judged."""
+    metrics = {metric.name: metric for metric in evaluator.metrics}
+    low, high = (
+        _taken([_judge(evaluator, metrics[name], size // _BYTES_A_TOKEN, course) for name, size in calls], course, hub)
+        for course in (_LOW, _HIGH)
+    )
+    models = {_judge(evaluator, metrics[name], 0, _LOW).model for name, _ in calls}
+    return Estimate(
+        low,
+        high,
+        (
+            *(
+                f"{name}: a judge's comment has {course.comment_tokens} tokens, fewer where max_tokens is less"
+                for name, course in (("low", _LOW), ("high", _HIGH))
+            ),
+            f"both: {_BYTES_A_TOKEN} bytes a token, no call is tried again",
+        ),
+        _unpriced(models, hub),
+        (),
+        (),
     )
 
 
@@ -187,8 +211,12 @@ def _run(settings: RunSettings, teams: Iterable[TeamSettings], task_bytes: int, 
 def _round(
     settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course, hub: ModelHub
 ) -> Taken:
+    return _taken(_asked(settings, team, number, task_bytes, course, hub), course, hub)
+
+
+def _taken(asked: Iterable["_Asked"], course: Course, hub: ModelHub) -> Taken:
     taken = Taken()
-    for one in _asked(settings, team, number, task_bytes, course, hub):
+    for one in asked:
         read = one.read + (one.found if course.tools else 0)
         taken += Taken(1, read, one.said, hub.prices.estimate(one.model, read, one.said))
     return taken
@@ -264,12 +292,16 @@ def _words_of_tools(settings: RunSettings, hub: ModelHub) -> Iterator[str]:
 
 def _judges(evaluator: EvaluatorSettings, read: int, course: Course) -> Iterator[_Asked]:
     in_code = {*evaluator.custom_metrics, *CODE_METRICS}
-    default = evaluator.llm_default.model or evaluator.default_model
     for metric in evaluator.metrics:
         if type_of_metric(metric, evaluator) not in in_code:
-            told = _instruction(metric.system_instruction)
-            longest = metric.max_tokens or evaluator.llm_default.max_tokens
-            yield _Asked(metric.model or default, read + course.prompt_tokens + told, course.comment(longest))
+            yield _judge(evaluator, metric, read, course)
+
+
+def _judge(evaluator: EvaluatorSettings, metric: MetricSettings, read: int, course: Course) -> _Asked:
+    default = evaluator.llm_default.model or evaluator.default_model
+    told = _instruction(metric.system_instruction)
+    longest = metric.max_tokens or evaluator.llm_default.max_tokens
+    return _Asked(metric.model or default, read + course.prompt_tokens + told, course.comment(longest))
 
 
 def _judgment(settings: RunSettings, number: int, read: int, course: Course) -> Iterator[_Asked]:
@@ -282,6 +314,10 @@ def _judgment(settings: RunSettings, number: int, read: int, course: Course) -> 
 
 def _instruction(text: str | None) -> int:
     return _DEFAULT_INSTRUCTION_TOKENS if text is None else len(text.encode()) // _BYTES_A_TOKEN
+
+
+def _unpriced(models: Iterable[str], hub: ModelHub) -> tuple[str, ...]:
+    return tuple(sorted(model for model in models if hub.prices.estimate(model, 1, 1) is None))
 
 
 def _models(settings: RunSettings) -> Iterator[str]:

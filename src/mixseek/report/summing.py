@@ -23,14 +23,18 @@ def by_team_round_and_role(bill: Iterable[ModelUsage]) -> list[ModelUsage]:
 
 
 def lost_words(lost: Iterable[LostUsage]) -> str | None:
-    """What may have been paid beyond the bill, in one line; None if nothing was."""
+    """What may have been paid beyond the bill, in one line; None if nothing was.
+
+    It is no "up to": under a limit of requests alone answers may be longer than what was set aside for them.
+    """
     lines = list(lost)
     if not lines:
         return None
     whole = reduce(LostUsage.plus, lines)
     tries = counted(whole.attempts, "attempt")
-    cost = "" if whole.cost_usd is None else f" and up to {cost_words(whole.cost_usd)}"
-    return f"{tries} broke off and may have been billed beyond that: up to {counted(whole.tokens, 'token')}{cost}"
+    cost = "" if whole.cost_usd is None else f" and {cost_words(whole.cost_usd)}"
+    set_aside = f"{counted(whole.tokens, 'token')}{cost} were set aside"
+    return f"{tries} broke off and may have been billed beyond that: {set_aside}"
 
 
 def by_team_role_and_model(bill: Iterable[ModelUsage]) -> list[ModelUsage]:
