@@ -57,6 +57,7 @@ async def test_why_a_call_needs_so_much_is_told_of_calls_and_rounds_but_not_wher
     why = "200,000 tokens for an answer"
     await purses.begin_round("a")
     (await purses.reserve("a", _tokens(210_000), why)).settle(_tokens(60_000))
+    (await purses.reserve("a", _tokens(1_000), "1,000 tokens for a verdict")).release()
     purses.round_finished("a")
     assert f"would be needed, with {why} (" in (purses.shortage("a") or "")
     with pytest.raises(BudgetExhaustedError, match=why):
@@ -149,6 +150,35 @@ async def _refused(purses: Purses, team_id: str, bound: Spend) -> SetAsideError:
     with pytest.raises(SetAsideError) as refused:
         await purses.reserve(team_id, bound)
     return refused.value
+
+
+async def test_what_a_round_holds_for_its_calls_is_part_of_what_is_set_aside_for_it() -> None:
+    purses = _purses(max_tokens=100)
+    _expect(purses, "a", _tokens(60))
+    await purses.begin_round("a")
+    held = await purses.reserve("a", _tokens(40))
+    async with asyncio.timeout(30):
+        (await purses.reserve("b", _tokens(40))).release()
+    held.settle(_tokens(10))
+
+    with pytest.raises(SetAsideError):
+        await purses.reserve("b", _tokens(45))
+
+
+async def test_first_rounds_that_fit_beside_each_other_wait_for_no_team_that_is_yet_to_come() -> None:
+    purses = _purses(max_tokens=100)
+    for team_id in "abc":
+        _expect(purses, team_id, _tokens(40))
+    await purses.begin_round("a")
+
+    async with asyncio.timeout(30):
+        await purses.begin_round("b")
+
+    third = asyncio.create_task(purses.begin_round("c"))
+    await asyncio.sleep(0)
+    assert not third.done()
+    purses.leave("a")
+    await third
 
 
 async def test_a_call_that_fits_but_for_what_is_set_aside_for_others_waits_until_their_round_is_over() -> None:
