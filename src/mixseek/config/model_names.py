@@ -2,8 +2,9 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel
@@ -33,11 +34,14 @@ __all__ = [
     "asked_models",
     "models_not_ready",
     "unknown_models",
+    "unused_prices",
 ]
 
 Fault = tuple[KeyPath, str]
 _Named = tuple[KeyPath, str]
 
+_NAMING = (TeamSettings, EvaluatorSettings, JudgmentSettings)
+"""The settings of a run that name models."""
 _BUILT_IN_MEMBERS = frozenset(AgentType) - {AgentType.CUSTOM}
 
 
@@ -76,6 +80,18 @@ def all_models(model: type[BaseModel], values: Mapping[str, Any], workspace: Wor
 def asked_models(settings: BaseModel, workspace: Workspace) -> Iterator[_Named]:
     """Every model that a run by these settings would ask for sure, and where it is named."""
     return _asked_models(type(settings), settings.model_dump(exclude_none=True), workspace)
+
+
+def unused_prices(prices: Iterable[str], parts: Iterable[BaseModel]) -> dict[str, str | None]:
+    """Models that have a price and are named by none of these settings, each with the one that may be meant.
+
+    That is one without a price here: a model that has one needs no other.
+    """
+    priced = set(prices)
+    dumped = ((type(part), part.model_dump(exclude_none=True)) for part in parts if type(part) in _NAMING)
+    named = {name for model, values in dumped for _, name in _named_models(model, values)}
+    without = sorted(named - priced)
+    return {name: next(iter(get_close_matches(name, without, n=1)), None) for name in sorted(priced - named)}
 
 
 def unknown_models(
