@@ -21,8 +21,9 @@ import pytest
 
 from mixseek.cli import main
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
-from mixseek.testing import Match, ModelServerProcess, scripted, write_workspace
+from mixseek.testing import Match, ModelServer, ModelServerProcess, ToolCall, scripted, write_workspace
 from soak import forked
+from tests.agents.tool_rounds import arena_with
 
 TASK = "Name the capital of Japan.\nTell why."
 ANSWER = "a better answer\n```\n# not a heading"
@@ -213,6 +214,29 @@ def test_show_of_one_team_knows_it_by_name_too_and_names_the_others(workspace: P
     assert {line["team_id"] for line in told["bill"]} == {"b"}
     code, _, err = run("show", "last", "--team", "nobody")
     assert (code, err) == (2, "mixseek: no team 'nobody' took part; there are: 'a', 'b', 'c'\n")
+
+
+async def _use_tools(root: Path) -> None:
+    calls = [ToolCall("refuse", {"reason": "closed"}), ToolCall("price", {"item": "tea"})]
+    calls.append(ToolCall("refuse", {"reason": "sold\nout"}))
+    async with ModelServer() as server:
+        played = arena_with(root, server, 'functions = ["shop_functions:refuse", "shop_functions:price"]', *calls)
+        await played.play()
+
+
+def test_tools_that_failed_are_counted_where_members_are_told(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(_use_tools(tmp_path))
+    monkeypatch.setenv("MIXSEEK_WORKSPACE", str(tmp_path))
+    told = "member m1: 3 tool calls, 2 failed: ValueError: refused: sold out"
+    _, shown, _ = run("show")
+    assert f"\n  {told}\n" in shown
+    _, in_full, _ = run("show", "--rounds")
+    assert in_full.count(told) == 1
+    [tools] = json.loads(run("show", "-f", "json")[1])["teams"][0]["rounds"][0]["tools"]
+    assert tools == {"agent_name": "m1", "calls": 3, "failed": 2, "error": "ValueError: refused: sold\nout"}
+    assert f"- {told}\n" in run("export", "--format", "md")[1]
 
 
 def test_the_board_of_one_execution_as_text_json_and_csv(workspace: Path, run: Run) -> None:

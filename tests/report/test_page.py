@@ -9,7 +9,7 @@ import pytest
 
 from mixseek.records import Usage
 from mixseek.report.html import render
-from mixseek.report.record import ExecutionRecord
+from mixseek.report.record import ExecutionRecord, ToolsUsed
 from tests.report.execution_records import make_record, make_round, make_team
 
 TWO_TEAMS = make_record(make_team("a", [71.5, 84.25]), make_team("b", [60.0, None]))
@@ -72,6 +72,14 @@ def test_flags_stand_beside_the_round() -> None:
     assert "Round 1 70.00 final submission repeats_task hidden_characters" in words(
         with_first_round(flags=("repeats_task", "hidden_characters"))
     )
+
+
+def test_tools_that_failed_are_counted_beside_the_round_and_told_with_its_members() -> None:
+    failing = ToolsUsed(agent_name="searcher", calls=3, failed=3, error="HTTP <403>")
+    page = words(with_first_round(tools=(failing, ToolsUsed(agent_name="reader", calls=1))))
+    assert "Round 1 70.00 final submission 3 of 4 tool calls failed" in page
+    assert "Member calls searcher : 3 tool calls, 3 failed: HTTP <403> reader : 1 tool call researcher plain" in page
+    assert "tool call" not in words(TWO_TEAMS)
 
 
 def test_a_price_that_is_not_known_makes_no_sum() -> None:

@@ -166,9 +166,13 @@ def _round_lines(one: RoundRecord) -> Iterator[str]:
         f"member {call.agent_name} failed: {call.error_message}" for call in one.members if call.status == "ERROR"
     ]
     yield from failed
+    yield from (used.whole_words for used in one.tools if used.failed)
 
 
 def _print_work(one: RoundRecord) -> None:
+    for used in one.tools:
+        if not used.failed:  # told above
+            print_line(f"  {used.whole_words}")
     for call in one.members:
         _print_member(call)
     if one.submission is not None:

@@ -131,6 +131,8 @@ def _round_facts(one: RoundRecord) -> Iterator[str]:
     if one.judgment:
         verdict = "go on" if one.judgment.should_continue else "stop"
         yield f"Judgment: {verdict} ({one.judgment.confidence_score:.2f}): {_inline(one.judgment.reasoning)}"
+    for used in one.tools:
+        yield _inline(used.whole_words)
     if one.seconds is not None:
         yield f"Time: {_seconds(one.seconds)}"
 
