@@ -53,7 +53,7 @@ from mixseek.config.model_names import (
     unknown_models,
     unused_prices,
 )
-from mixseek.config.problems import no_such_file, problem_at, problems_of
+from mixseek.config.problems import misspells_a_model, no_such_file, problem_at, problems_of
 from mixseek.config.reading import (
     Dotenv,
     existing_file,
@@ -544,18 +544,26 @@ class ConfigurationManager:
             written = merged.place(_as_written(merged.values, path))
             return written or Place(shown or f"{kind.name} defaults", kind.key(path))
 
-        settings = None
+        settings, defaults = None, True
         try:
             settings = _of_values(model, merged.values)
             _remember(settings, merged.origins, shown)
             findings.notes += _notes(settings, merged.values, place)
         except ValidationError as error:
             findings.problems += problems_of(error, model, place)
-        self._check(model, merged.values, place, findings)
+            # A run would not ask the default model once that is mended, so nothing is said of its key.
+            defaults = not misspells_a_model(error, model)
+        self._check(model, merged.values, place, findings, defaults=defaults)
         return _Reading(settings, merged.values, place)
 
     def _check(
-        self, model: type[BaseModel], values: Mapping[str, Any], place: Callable[[KeyPath], Place], findings: _Findings
+        self,
+        model: type[BaseModel],
+        values: Mapping[str, Any],
+        place: Callable[[KeyPath], Place],
+        findings: _Findings,
+        *,
+        defaults: bool = True,
     ) -> None:
         findings.problems += (problem_at(place(path), text) for path, text in check(model, values, self._around))
         if self._around.no_plugins:
@@ -566,7 +574,7 @@ class ConfigurationManager:
         findings.problems += (
             problem_at(place(path), text) for path, text in unknown_models(model, values, known, self.workspace)
         )
-        unusable = models_not_ready(model, values, known, self.workspace)
+        unusable = models_not_ready(model, values, known, self.workspace, defaults=defaults)
         heard = findings.problems if findings.for_a_run else findings.notes
         heard += (replace(problem_at(place(path), text), mended_at_once=True) for path, text in unusable)
         heard += (problem_at(place(path), text) for path, text in missing_sandboxes(model, values))

@@ -111,10 +111,18 @@ def unknown_models(
 
 
 def models_not_ready(
-    model: type[BaseModel], values: Mapping[str, Any], known: KnownProviders, workspace: Workspace
+    model: type[BaseModel],
+    values: Mapping[str, Any],
+    known: KnownProviders,
+    workspace: Workspace,
+    *,
+    defaults: bool = True,
 ) -> Iterator[Fault]:
-    """Every model a run would ask, defaults included, whose provider's key or package is not there."""
+    """Every model a run would ask, ``defaults`` included, whose provider's key or package is not there."""
+    named = set(_named_models(model, values))
     for path, model_id in _asked_models(model, values, workspace):
+        if not defaults and (path, model_id) not in named:
+            continue
         prefix = _prefix(model_id)
         if prefix is not None:
             needed = missing_key(prefix, known.servers, known.environ), missing_package(prefix, known.servers)
