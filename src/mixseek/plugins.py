@@ -180,6 +180,8 @@ class Provider:
     """The extra of this package that installs its SDK."""
     address_variable: str | None = None
     """Environment variable with the address of a server of one's own; where it is set no key is needed."""
+    required_address: str | None = None
+    """Environment variable with the address of the server, where nobody knows one without it."""
 
 
 providers: Registry[Provider] = Registry("model provider")

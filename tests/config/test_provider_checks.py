@@ -223,6 +223,21 @@ def test_a_default_without_a_file_is_told_by_the_kind_of_file_it_would_stand_in(
     assert f"evaluator defaults: default_model: {GOOGLE}" in _notes(workspace, file)
 
 
+def test_an_address_that_is_missing_is_told_before_a_run_with_file_and_key(workspace: Path) -> None:
+    file = _competition(workspace, "vllm:qwen3")
+    told = (
+        "configs/agents/team.toml: team.leader.model: no address for the models of 'vllm': set VLLM_BASE_URL in the environment or in .env of the workspace, "
+        "or give [providers.vllm] a base_url in configs/providers.toml"
+    )
+    assert _notes(workspace, file) == [told]
+    with pytest.raises(ConfigurationError) as refused:
+        ConfigurationManager(workspace, environ={}).load_run_settings(file, for_a_run=True)
+    assert str(refused.value) == told
+    assert _notes(workspace, file, {"VLLM_BASE_URL": "http://127.0.0.1:9/v1"}) == []
+    _write(workspace, "configs/providers.toml", '[providers.vllm]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    assert _notes(workspace, file) == []
+
+
 def test_keys_and_packages_that_are_missing_are_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_workspace(tmp_path, teams=2)
     for name, model in (("a", "groq:llama"), ("b", "mistral:large")):

@@ -22,7 +22,15 @@ from mixseek.config.schema import (
 )
 from mixseek.errors import ConfigurationError, PluginError
 from mixseek.metrics import JUDGES, metric_type
-from mixseek.providers import OwnServer, check_model, find_provider, missing_key, missing_package, split_model_id
+from mixseek.providers import (
+    OwnServer,
+    check_model,
+    find_provider,
+    missing_address,
+    missing_key,
+    missing_package,
+    split_model_id,
+)
 from mixseek.records import AgentType
 from mixseek.workspace import Workspace
 
@@ -91,7 +99,9 @@ def unused_prices(prices: Iterable[str], parts: Iterable[BaseModel]) -> dict[str
     dumped = ((type(part), part.model_dump(exclude_none=True)) for part in parts if type(part) in _NAMING)
     named = {name for model, values in dumped for _, name in _named_models(model, values)}
     without = sorted(named - priced)
-    return {name: next(iter(get_close_matches(name, without, n=1)), None) for name in sorted(priced - named)}
+    return {
+        name: next(iter(get_close_matches(name, without, n=1, cutoff=0.8)), None) for name in sorted(priced - named)
+    }
 
 
 def unknown_models(
@@ -118,14 +128,15 @@ def models_not_ready(
     *,
     defaults: bool = True,
 ) -> Iterator[Fault]:
-    """Every model a run would ask, ``defaults`` included, whose provider's key or package is not there."""
+    """Every model a run would ask, ``defaults`` included, whose provider's key, address or package is not there."""
     named = set(_named_models(model, values))
     for path, model_id in _asked_models(model, values, workspace):
         if not defaults and (path, model_id) not in named:
             continue
         prefix = _prefix(model_id)
         if prefix is not None:
-            needed = missing_key(prefix, known.servers, known.environ), missing_package(prefix, known.servers)
+            at = prefix, known.servers, known.environ
+            needed = missing_key(*at), missing_address(*at), missing_package(prefix, known.servers)
             yield from ((path, missing) for missing in needed if missing)
 
 
