@@ -238,6 +238,20 @@ def test_an_address_that_is_missing_is_told_before_a_run_with_file_and_key(works
     assert _notes(workspace, file) == []
 
 
+def test_beside_a_metric_of_ones_own_a_price_of_nobody_is_told_only_where_it_looks_like_a_slip(workspace: Path) -> None:
+    file = _competition(workspace, "ollama:leader")
+    price = "input_usd_per_million = 1\noutput_usd_per_million = 2\n"
+    prices = "".join(f'[prices."{model}"]\n{price}' for model in ("ollama:judgge", "groq:other"))
+    _write(workspace, file, (workspace / file).read_text() + prices)
+    unused = "has a price, but nobody here names this model"
+    slip = f"{file}: prices.\"ollama:judgge\": {unused}; did you mean 'ollama:judge'?"
+    assert sorted(_notes(workspace, file)) == [f'{file}: prices."groq:other": {unused}', slip]
+    own = '[[metrics]]\nname = "Length"\ntype = "mine"\n[custom_metrics.mine]\npath = "mine.py"\nclass = "Length"\n'
+    _write(workspace, "mine.py", METRIC)
+    _write(workspace, "configs/evaluator.toml", f'default_model = "ollama:judge"\n{own}')
+    assert _notes(workspace, file) == [slip]
+
+
 def test_keys_and_packages_that_are_missing_are_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_workspace(tmp_path, teams=2)
     for name, model in (("a", "groq:llama"), ("b", "mistral:large")):

@@ -133,12 +133,12 @@ def test_an_address_that_a_provider_needs_and_that_is_missing_is_told_in_our_wor
 def test_a_provider_with_the_address_it_needs_makes_its_model(model: str) -> None:
     address = "http://127.0.0.1:9/openai/v1"
     environ = {"VLLM_BASE_URL": address, "AZURE_OPENAI_ENDPOINT": address, "AZURE_OPENAI_API_KEY": "k"}
-    assert ModelHub(environ=environ).model(model)
+    assert isinstance(ModelHub(environ=environ).model(model), Model)
 
 
 def test_a_server_of_ones_own_in_the_place_of_a_provider_has_its_address() -> None:
     own = ProvidersSettings.model_validate({"providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}})
-    assert ModelHub(own, environ={}).model("vllm:qwen3")
+    assert isinstance(ModelHub(own, environ={}).model("vllm:qwen3"), Model)
 
 
 def test_what_else_a_provider_lacks_is_told_in_its_own_words() -> None:

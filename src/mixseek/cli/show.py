@@ -171,7 +171,7 @@ def _round_lines(one: RoundRecord) -> Iterator[str]:
 
 def _print_work(one: RoundRecord) -> None:
     for used in one.tools:
-        if not used.failed:  # told above
+        if not used.failed:  # those that did are told already, as they are without --rounds
             print_line(f"  {used.whole_words}")
     for call in one.members:
         _print_member(call)

@@ -892,10 +892,15 @@ def problems_within(
 
 
 def prices_of_nobody(run: RunSettings) -> list[Problem]:
-    """Prices of models that nobody in a run names, as happens to one that is misspelt."""
+    """Prices of models that nobody in a run names, as happens to one that is misspelt.
+
+    Members and metrics of the user's own may ask models that stand in no file: beside them only a likely slip is told.
+    """
+    has_own = bool(run.evaluator.custom_metrics) or any(one.plugin for team in run.teams for one in team.members)
     told = {
         name: f"has a price, but nobody here names this model{'' if near is None else f'; did you mean {near!r}?'}"
         for name, near in run.unused_prices.items()
+        if near is not None or not has_own
     }
     return [
         problem
