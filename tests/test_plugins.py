@@ -87,8 +87,17 @@ def test_a_class_of_another_kind_is_refused(tmp_path: Path) -> None:
     path.write_text(METRIC)
     with pytest.raises(PluginError, match=r"class 'Unrelated' in '.*metrics.py' must be a subclass of BaseMetric"):
         plugins.metrics.load_class("Unrelated", path=path)
-    with pytest.raises(PluginError, match=r"'.*metrics.py' has no class 'Brevityy'"):
+
+
+def test_a_class_that_is_not_there_is_told_with_the_one_of_a_like_name(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.py"
+    path.write_text(f"{METRIC}\ndef brevityy():\n    pass\n")
+    with pytest.raises(PluginError) as refused:
         plugins.metrics.load_class("Brevityy", path=path)
+    assert str(refused.value) == f"{str(path)!r} has no class 'Brevityy'; did you mean 'Brevity'?"
+    with pytest.raises(PluginError) as unlike:
+        plugins.metrics.load_class("Loudness", path=path)
+    assert str(unlike.value) == f"{str(path)!r} has no class 'Loudness'"
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ __all__ = [
     "spent_words",
     "tokens_words",
     "usd",
+    "usd_digits",
 ]
 
-_LEAST_USD = 0.000001
+_FEWEST_DIGITS: Final = 2
 _UNITS: Final = {"max_cost_usd": "USD", "max_tokens": "token", "max_requests": "call", "max_seconds": "second"}
 _BUDGET: Final = re.compile(r"\((max_\w+) of \[(?:team\.)?budget\]\)")
 """How a purse names the limit that was in the way."""
@@ -55,8 +56,10 @@ def counted(count: float, noun: str) -> str:
     return f"{number(count)} {noun}{'s' * (count != 1)}"
 
 
-def usd(cost: float | None) -> str:
+def usd(cost: float | None, digits: int | None = None) -> str:
     """US dollars as a number; a dash where a price is not known, and more digits where a sum would look like nothing.
+
+    Costs in one column all have the ``digits`` that :func:`usd_digits` gives for it.
 
     >>> [usd(cost) for cost in (None, 0, 0.00000002, 0.00012345, 0.0021, 3.5, 1234.567)]
     ['-', '0', '0.000001', '0.000123', '0.0021', '3.5000', '1,234.57']
@@ -65,9 +68,23 @@ def usd(cost: float | None) -> str:
         return "-"
     if not cost:
         return "0"
-    if cost < 0.001:
-        return f"{max(cost, _LEAST_USD):.6f}"
-    return f"{cost:.4f}" if cost < 10 else f"{cost:,.2f}"
+    digits = digits or _digits(cost)
+    # What is something must not look like nothing.
+    return f"{max(cost, 10.0**-digits):,.{digits}f}"
+
+
+def usd_digits(costs: Iterable[float | None]) -> int:
+    """How many digits behind the point the costs of one column have: as many as the smallest of them needs.
+
+    >>> costs = (None, 0, 0.000434, 0.0021, 12.5)
+    >>> [usd(cost, usd_digits(costs)) for cost in costs]
+    ['-', '0', '0.000434', '0.002100', '12.500000']
+    """
+    return max((_digits(cost) for cost in costs if cost), default=_FEWEST_DIGITS)
+
+
+def _digits(cost: float) -> int:
+    return 6 if cost < 0.001 else 4 if cost < 10 else _FEWEST_DIGITS
 
 
 def cost_words(cost: float | None) -> str:

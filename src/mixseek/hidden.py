@@ -7,6 +7,7 @@ and halves of characters. Emoji, scripts whose letters join, and variants of kan
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 __all__ = ["hidden_places", "is_hidden"]
 
@@ -41,7 +42,9 @@ def hidden_places(text: str) -> Iterator[int]:
     flags = {place for flag in _FLAGS.finditer(text) for place in range(*flag.span())}
     for found in _HIDDEN.finditer(text):
         place = found.start()
-        if place not in flags and not (found[0] in _AT_TIMES_NEEDED and _belongs(text, place)):
+        if text[place] in _AT_TIMES_NEEDED and place and _belongs(text[place - 1 : place + 2]):
+            continue
+        if place not in flags:
             yield place
 
 
@@ -50,11 +53,11 @@ def is_hidden(char: str) -> bool:
     return _HIDDEN.match(char) is not None
 
 
-def _belongs(text: str, place: int) -> bool:
-    """Whether writing needs this hidden character: in emoji, in scripts whose letters join, in variants of kanji."""
-    before, hidden, after = text[max(place - 1, 0) : place], text[place], text[place + 1 : place + 2]
-    if not before:
-        return False
+# Whoever hides a million of them has the same few neighbours again and again.
+@lru_cache(maxsize=8192)
+def _belongs(around: str) -> bool:
+    """Whether writing needs the second of these characters: in emoji, scripts whose letters join, variants of kanji."""
+    before, hidden, after = around[0], around[1], around[2:]
     if hidden in _JOINERS:
         pictures = (before == "\ufe0f" or unicodedata.category(before) in _PICTURES) and _is_picture(after)
         return pictures or _LETTERS_THAT_JOIN.match(before) is not None

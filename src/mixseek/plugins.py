@@ -121,7 +121,7 @@ class Registry(Generic[T]):
         loaded = _import_file(path) if path is not None else _import_module(module or "")
         found = getattr(loaded, class_name, None)
         if not isinstance(found, type):
-            raise PluginError(f"{str(source)!r} has no class {class_name!r}")
+            raise PluginError(f"{str(source)!r} has no class {class_name!r}{_near(class_name, loaded, classes=True)}")
         self._check(found, f"class {class_name!r} in {str(source)!r}")
         return found
 
@@ -180,6 +180,8 @@ class Provider:
     """The extra of this package that installs its SDK."""
     address_variable: str | None = None
     """Environment variable with the address of a server of one's own; where it is set no key is needed."""
+    required_address: str | None = None
+    """Environment variable with the address of the server, where nobody knows one without it."""
 
 
 providers: Registry[Provider] = Registry("model provider")
@@ -235,10 +237,10 @@ def make(found: Callable[..., T], *arguments: Any, **options: Any) -> T:
         raise PluginError(f"class {found.__name__!r} cannot be made: {in_words(error)}") from error
 
 
-def _near(name: str, module: ModuleType) -> str:
-    """The function of a module whose name is most like this one, in words."""
-    functions = [other for other, found in vars(module).items() if callable(found) and not isinstance(found, type)]
-    near = get_close_matches(name, functions, n=1)
+def _near(name: str, module: ModuleType, *, classes: bool = False) -> str:
+    """The function of a module, or its class, whose name is most like this one, in words."""
+    others = [other for other, found in vars(module).items() if callable(found) and isinstance(found, type) is classes]
+    near = get_close_matches(name, others, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

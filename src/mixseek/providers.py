@@ -19,6 +19,7 @@ __all__ = [
     "check_model",
     "find_provider",
     "key_of",
+    "missing_address",
     "missing_key",
     "missing_package",
     "split_model_id",
@@ -85,6 +86,17 @@ def missing_key(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[
     return None if own_server or key_of(provider, environ) else _set_one(prefix, provider.key_variables, environ)
 
 
+def missing_address(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> str | None:
+    """What to do about the address of a provider's server, in words; None if it has one or needs none."""
+    provider = None if prefix in servers else find_provider(prefix)
+    variable = provider.required_address if provider else None
+    if provider is None or variable is None or environ.get(variable):
+        return None
+    own = provider.address_variable == variable and _has_files(environ)
+    instead = f", or give [providers.{prefix}] a base_url in configs/providers.toml" if own else ""
+    return f"no address for the models of {prefix!r}: set {variable} {_where(environ)}{instead}"
+
+
 def missing_package(prefix: str, servers: Mapping[str, OwnServer]) -> str | None:
     """What to install for the models of a provider, in words; None if it is there, or not known to be needed."""
     provider = None if prefix in servers else find_provider(prefix)
@@ -103,23 +115,30 @@ def _is_there(package: str) -> bool:
 
 
 def check_model(model_id: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> list[Problem]:
-    """What is wrong with the name of a model, before it is called: an unknown provider, or one without its key."""
+    """What is wrong with the name of a model, before it is called: the provider, its key or its address."""
     try:
         prefix, _ = split_model_id(model_id)
     except ConfigurationError as error:
         return list(error.problems)
     if prefix not in servers and find_provider(prefix) is None:
         return [Problem(_unknown(prefix, servers))]
-    missing = missing_key(prefix, servers, environ)
-    return [Problem(missing)] if missing else []
+    missing = missing_key(prefix, servers, environ), missing_address(prefix, servers, environ)
+    return [Problem(words) for words in missing if words]
 
 
 def _set_one(prefix: str, variables: tuple[str, ...], environ: Mapping[str, str]) -> str:
     fault = keyring_fault()
     asked = "" if fault is None or fault == NO_KEYRING else f"; the keyring was asked, but {fault}"
-    has_dotenv = not isinstance(environ, Environment) or environ.has_dotenv
-    where = "in the environment or in .env of the workspace" if has_dotenv else "in the environment"
-    return f"no key for the models of {prefix!r}: set {' or '.join(variables)} {where}{asked}"
+    return f"no key for the models of {prefix!r}: set {' or '.join(variables)} {_where(environ)}{asked}"
+
+
+def _where(environ: Mapping[str, str]) -> str:
+    return "in the environment or in .env of the workspace" if _has_files(environ) else "in the environment"
+
+
+def _has_files(environ: Mapping[str, str]) -> bool:
+    """Whether there is a workspace whose files are read."""
+    return not isinstance(environ, Environment) or environ.has_dotenv
 
 
 def _unknown(prefix: str, servers: Mapping[str, OwnServer]) -> str:
@@ -164,8 +183,10 @@ def _register(
     factory: str = _ANY,
     aliases: tuple[str, ...] = (),
     address: str | None = None,
+    required_address: str | None = None,
 ) -> None:
-    providers.register(prefix, Provider(prefix, factory, aliases, key_variables, extra, address))
+    provider = Provider(prefix, factory, aliases, key_variables, extra, address, required_address)
+    providers.register(prefix, provider)
 
 
 _register(PREFIX, "local", factory=_LOCAL)
@@ -173,10 +194,10 @@ for _prefix in ("openai", "openai-chat", "openai-responses"):
     _register(_prefix, "openai", "OPENAI_API_KEY", factory=_OPENAI, address="OPENAI_BASE_URL")
 _register("xai", "openai", "GROK_API_KEY", "XAI_API_KEY", factory=_XAI, aliases=("grok", "grok-responses"))
 _register("ollama", "openai", factory=_OLLAMA, address="OLLAMA_BASE_URL")
-_register("vllm", "openai", address="VLLM_BASE_URL")
+_register("vllm", "openai", address="VLLM_BASE_URL", required_address="VLLM_BASE_URL")
 _register("openrouter", "openai", "OPENROUTER_API_KEY")
-_register("azure", "openai", "AZURE_OPENAI_API_KEY")
-_register("azure-responses", "openai", "AZURE_OPENAI_API_KEY")
+for _prefix in ("azure", "azure-responses"):
+    _register(_prefix, "openai", "AZURE_OPENAI_API_KEY", required_address="AZURE_OPENAI_ENDPOINT")
 _register("deepseek", "openai", "DEEPSEEK_API_KEY")
 _register("alibaba", "openai", "ALIBABA_API_KEY", "DASHSCOPE_API_KEY")
 _register("cerebras", "openai", "CEREBRAS_API_KEY")

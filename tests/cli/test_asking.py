@@ -395,6 +395,24 @@ def test_ctrl_c_ends_the_wait(member: str, workspace: Path, server: ModelServer)
 # --- evaluate ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_metric_of_ones_own_that_fails_is_told_once_with_its_line(run: Run, workspace: Path) -> None:
+    (workspace / "failing.py").write_text(
+        "from mixseek.evaluator.metrics import BaseMetric\n\n\n"
+        "class Failing(BaseMetric):\n"
+        "    async def evaluate(self, user_query, submission, **context):\n"
+        "        return {}['points']\n"
+    )
+    (workspace / "configs/evaluator.toml").write_text(
+        '[[metrics]]\nname = "Failing"\n[custom_metrics]\nFailing = { path = "failing.py", class = "Failing" }\n'
+    )
+    ran = run("evaluate", "q", "a")
+    told = "metric 'Failing' failed at failing.py, line 6: KeyError: 'points'"
+    assert (ran.code, ran.err) == (2, f"mixseek: {told}\n")
+    as_json = run("evaluate", "q", "a", "-f", "json")
+    assert (as_json.err, json.loads(as_json.out)["error"]["message"]) == ("", told)
+    assert "Traceback" in run("evaluate", "q", "a", "-v").err
+
+
 def test_every_metric_is_told_with_its_comment_weight_and_cost(run: Run, workspace: Path, server: ModelServer) -> None:
     server.on("judge", lambda _call: {"evaluator_comment": "good\x1b[2J", "score": 80})
     ran = run("evaluate", "the question", "the answer")

@@ -91,6 +91,10 @@ def _write(run: Run, name: str, text: str) -> None:
     path.write_text(text)
 
 
+def _append(run: Run, name: str, text: str) -> None:
+    _write(run, name, (run.workspace / name).read_text() + text)
+
+
 # --- init -----------------------------------------------------------------------------------------------------------
 
 
@@ -243,6 +247,35 @@ def test_validate_of_a_directory_checks_the_files_in_it(run: Run) -> None:
     assert told == ["configs/agents/member.toml: ok (member)", "configs/agents/team.toml: ok (team)"]
     (run.workspace / "empty").mkdir()
     assert run("config", "validate", "empty").err.startswith("mixseek: empty: there is no TOML file in it")
+
+
+def test_validate_notes_a_price_of_a_model_that_nobody_names(run: Run) -> None:
+    run("config", "init")
+    price = "input_usd_per_million = 1\noutput_usd_per_million = 2\n"
+    _append(run, "configs/orchestrator.toml", f'\n[prices."google-gla:gemini-2.5-flsh"]\n{price}')
+    ran = run("config", "validate", "configs/orchestrator.toml")
+    key = 'prices."google-gla:gemini-2.5-flsh"'
+    told = "has a price, but nobody here names this model; did you mean 'google-gla:gemini-2.5-flash'?"
+    assert ran.out.splitlines()[1:] == [f"  note: configs/orchestrator.toml: {key}: {told}"]
+
+
+def test_validate_takes_the_file_of_a_competition_as_exec_does(run: Run) -> None:
+    run("config", "init")
+    assert run("config", "validate", "-c", "configs/orchestrator.toml") == Ran(
+        0, "configs/orchestrator.toml: ok (orchestrator)\n", ""
+    )
+    _write(run, "configs/agents/team.toml", '[team]\nteam_id = "a"\n')
+    broken = run("config", "validate", "--config", "configs/orchestrator.toml")
+    assert (broken.code, "mixseek: configs/agents/team.toml: team.team_name: is required" in broken.err) == (2, True)
+
+
+def test_validate_takes_no_other_file_for_that_of_a_competition_and_none_beside_it(run: Run) -> None:
+    run("config", "init")
+    other = run("config", "validate", "-c", "configs/judgment.toml")
+    told = "mixseek: configs/judgment.toml: -c takes an orchestrator file: give this one without -c\n"
+    assert other == Ran(2, "", told)
+    both = run("config", "validate", "configs/judgment.toml", "-c", "configs/orchestrator.toml")
+    assert both == Ran(2, "", "mixseek: -c FILE is the file of a competition: give no other FILE beside it\n")
 
 
 def test_validate_tells_the_problems_of_all_files(run: Run) -> None:

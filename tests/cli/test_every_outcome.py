@@ -142,7 +142,9 @@ def test_a_member_or_a_metric_that_ends_the_program_has_failed(ran: Ran, workspa
     (workspace / "configs" / "evaluator.toml").write_text(metric)
     code, summary = ran("exec", "task", "-f", "json")
     assert (code, summary["failed_teams"]) == (2, 2)
-    assert "metric 'Gone' failed: SystemExit: 4" in summary["failed_teams_info"][0]["error_message"]
+    assert (
+        "metric 'Gone' failed at leaving.py, line 9: SystemExit: 4" in summary["failed_teams_info"][0]["error_message"]
+    )
 
 
 # --- what nobody expected ---------------------------------------------------------------------------------------------

@@ -106,6 +106,41 @@ def _change(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+# --- what is worth a warning ------------------------------------------------------------------------------------------
+
+
+def test_a_price_of_a_model_that_nobody_names_is_a_warning_with_the_model_that_may_be_meant(
+    server: ModelServerProcess, workspace: Path
+) -> None:
+    price = "input_usd_per_million = 1\noutput_usd_per_million = 2\n"
+    file = write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    models = ("loopback:leader-a", "loopback:judgge", "other:thing")
+    file.write_text(file.read_text() + "".join(f'[prices."{model}"]\n{price}' for model in models))
+    with (workspace / "configs/providers.toml").open("a") as providers:
+        providers.write(f'[providers.other]\nbase_url = "{server.base_url}"\n')
+
+    told = _run(workspace, TASK)
+    assert told.returncode == 0
+    unused = "has a price, but nobody here names this model"
+    assert [line for line in told.stderr.splitlines() if "WARNING" in line] == [
+        f"WARNING configs/orchestrator.toml: prices.\"loopback:judgge\": {unused}; did you mean 'loopback:judge'?",
+        f'WARNING configs/orchestrator.toml: prices."other:thing": {unused}',
+    ]
+
+
+@pytest.mark.parametrize("how", [(), ("--dry-run",)])
+def test_a_prompt_that_is_missing_is_warned_of_once_however_often_its_file_is_read(
+    how: tuple[str, ...], server: ModelServerProcess, workspace: Path
+) -> None:
+    write_workspace(workspace, teams=2, max_rounds=1, base_url=server.base_url)
+    prompts = '[prompt_builder]\nteam_user_prompt = "{{ user_prompt }}"\n'
+    (workspace / "configs/prompt_builder.toml").write_text(prompts)
+    told = _run(workspace, TASK, *how)
+    assert told.returncode == 0
+    assert told.stderr.count("prompt_builder.evaluator_user_prompt is missing") == 1
+    assert told.stderr.count("prompt_builder.judgment_user_prompt is missing") == 1
+
+
 # --- results ----------------------------------------------------------------------------------------------------------
 
 

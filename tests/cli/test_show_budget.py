@@ -165,8 +165,11 @@ def test_a_dry_run_names_models_without_a_price_and_prices_without_a_model(
     code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run")
     assert code == 0
     assert "  no price is known for loopback:judgment: give it one in [prices]\n" in out
-    assert "  [prices] has a price for loopback:judgement, a model that nobody here names\n" in out
+    unused = "  [prices] has a price for loopback:judgement, a model that nobody here names; "
+    assert f"{unused}did you mean loopback:judgment?\n" in out
     assert "has a price for loopback:judge," not in out
+    _, told, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run", "-f", "json")
+    assert json.loads(told)["estimate"]["unused_prices"] == ["loopback:judgement"]
 
 
 def test_the_low_estimate_is_not_above_what_short_answers_can_take(

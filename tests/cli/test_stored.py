@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import itertools
 import json
 import os
 import pty
@@ -21,8 +22,9 @@ import pytest
 
 from mixseek.cli import main
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
-from mixseek.testing import Match, ModelServerProcess, scripted, write_workspace
+from mixseek.testing import Match, ModelServer, ModelServerProcess, ToolCall, scripted, write_workspace
 from soak import forked
+from tests.agents.tool_rounds import arena_with
 
 TASK = "Name the capital of Japan.\nTell why."
 ANSWER = "a better answer\n```\n# not a heading"
@@ -67,6 +69,13 @@ def workspace(played: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MIXSEEK_WORKSPACE", str(root))
     monkeypatch.setenv("TZ", "UTC")
+    return root
+
+
+@pytest.fixture(scope="module")
+def dear_and_cheap(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("dear_and_cheap")
+    asyncio.run(_play_dear_and_cheap(root))
     return root
 
 
@@ -213,6 +222,68 @@ def test_show_of_one_team_knows_it_by_name_too_and_names_the_others(workspace: P
     assert {line["team_id"] for line in told["bill"]} == {"b"}
     code, _, err = run("show", "last", "--team", "nobody")
     assert (code, err) == (2, "mixseek: no team 'nobody' took part; there are: 'a', 'b', 'c'\n")
+
+
+async def _play_dear_and_cheap(root: Path) -> None:
+    """Twice, and at prices so far apart that a cost by itself would have 2, 4 or 6 digits."""
+    file = write_workspace(root, teams=2, members=0, max_rounds=1)
+    head = file.read_text()
+    for dear in (1, 100_000):
+        prices = {"leader-a": dear, "leader-b": 1, "judge": 10, "judgment": 10}
+        tables = (
+            f'[prices."scripted:{model}"]\ninput_usd_per_million = {price}\noutput_usd_per_million = {price}\n'
+            for model, price in prices.items()
+        )
+        file.write_text(head + "\n".join(tables))
+        with scripted():
+            await Orchestrator(load_orchestrator_settings(file, root)).execute("a task")
+
+
+@pytest.mark.parametrize(
+    ("command", "title", "digits"),
+    [
+        (("history",), "Id ", 4),
+        (("board", "last"), "# ", 4),
+        (("show",), "Team  ", 6),
+        (("journal", "calls", "last"), "Team  ", 6),
+        (("export", "--format", "md"), "| Team | Role", 6),
+    ],
+)
+def test_costs_in_one_column_have_as_many_digits_as_the_smallest(
+    command: tuple[str, ...], title: str, digits: int, dear_and_cheap: Path, run: Run
+) -> None:
+    lines = iter(run(*command, "-w", str(dear_and_cheap))[1].splitlines())
+    head = next(line for line in lines if line.startswith(title) and "USD" in line)
+    end = head.index("USD") + 3
+    is_markdown = head.startswith("|")
+    rows = itertools.takewhile(lambda line: line and "calls, " not in line, lines)
+    costs = [line.split()[-2] if is_markdown else line[:end].split()[-1] for line in rows]
+    fractions = [cost.partition(".")[2] for cost in costs if "-" not in cost]
+    assert len(fractions) >= 2
+    assert {len(fraction) for fraction in fractions} == {digits}
+
+
+async def _use_tools(root: Path) -> None:
+    calls = [ToolCall("refuse", {"reason": "closed"}), ToolCall("price", {"item": "tea"})]
+    calls.append(ToolCall("refuse", {"reason": "sold\nout"}))
+    async with ModelServer() as server:
+        played = arena_with(root, server, 'functions = ["shop_functions:refuse", "shop_functions:price"]', *calls)
+        await played.play()
+
+
+def test_tools_that_failed_are_counted_where_members_are_told(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(_use_tools(tmp_path))
+    monkeypatch.setenv("MIXSEEK_WORKSPACE", str(tmp_path))
+    told = "member m1: 3 tool calls, 2 failed: ValueError: refused: sold out"
+    _, shown, _ = run("show")
+    assert f"\n  {told}\n" in shown
+    _, in_full, _ = run("show", "--rounds")
+    assert in_full.count(told) == 1
+    [tools] = json.loads(run("show", "-f", "json")[1])["teams"][0]["rounds"][0]["tools"]
+    assert tools == {"agent_name": "m1", "calls": 3, "failed": 2, "error": "ValueError: refused: sold\nout"}
+    assert f"- {told}\n" in run("export", "--format", "md")[1]
 
 
 def test_the_board_of_one_execution_as_text_json_and_csv(workspace: Path, run: Run) -> None:

@@ -223,6 +223,35 @@ def test_a_default_without_a_file_is_told_by_the_kind_of_file_it_would_stand_in(
     assert f"evaluator defaults: default_model: {GOOGLE}" in _notes(workspace, file)
 
 
+def test_an_address_that_is_missing_is_told_before_a_run_with_file_and_key(workspace: Path) -> None:
+    file = _competition(workspace, "vllm:qwen3")
+    told = (
+        "configs/agents/team.toml: team.leader.model: no address for the models of 'vllm': set VLLM_BASE_URL in the environment or in .env of the workspace, "
+        "or give [providers.vllm] a base_url in configs/providers.toml"
+    )
+    assert _notes(workspace, file) == [told]
+    with pytest.raises(ConfigurationError) as refused:
+        ConfigurationManager(workspace, environ={}).load_run_settings(file, for_a_run=True)
+    assert str(refused.value) == told
+    assert _notes(workspace, file, {"VLLM_BASE_URL": "http://127.0.0.1:9/v1"}) == []
+    _write(workspace, "configs/providers.toml", '[providers.vllm]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    assert _notes(workspace, file) == []
+
+
+def test_beside_a_metric_of_ones_own_a_price_of_nobody_is_told_only_where_it_looks_like_a_slip(workspace: Path) -> None:
+    file = _competition(workspace, "ollama:leader")
+    price = "input_usd_per_million = 1\noutput_usd_per_million = 2\n"
+    prices = "".join(f'[prices."{model}"]\n{price}' for model in ("ollama:judgge", "groq:other"))
+    _write(workspace, file, (workspace / file).read_text() + prices)
+    unused = "has a price, but nobody here names this model"
+    slip = f"{file}: prices.\"ollama:judgge\": {unused}; did you mean 'ollama:judge'?"
+    assert sorted(_notes(workspace, file)) == [f'{file}: prices."groq:other": {unused}', slip]
+    own = '[[metrics]]\nname = "Length"\ntype = "mine"\n[custom_metrics.mine]\npath = "mine.py"\nclass = "Length"\n'
+    _write(workspace, "mine.py", METRIC)
+    _write(workspace, "configs/evaluator.toml", f'default_model = "ollama:judge"\n{own}')
+    assert _notes(workspace, file) == [slip]
+
+
 def test_keys_and_packages_that_are_missing_are_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_workspace(tmp_path, teams=2)
     for name, model in (("a", "groq:llama"), ("b", "mistral:large")):

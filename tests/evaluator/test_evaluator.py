@@ -1,6 +1,7 @@
 """The evaluator: metrics at the same time, weights, judges that see data only, and what cannot be scored."""
 
 import asyncio
+import sys
 import threading
 from math import nan
 from pathlib import Path
@@ -178,9 +179,52 @@ async def test_a_metric_that_raises_is_named_and_ends_the_others() -> None:
     evaluating = evaluator({"name": "A", "type": "LLMPlain"}, {"name": "B", "type": "LLMPlain"})
     evaluating.register_custom_metric("A", Failing())
     evaluating.register_custom_metric("B", Waiting())
-    with pytest.raises(EvaluationError, match="metric 'A' failed: ZeroDivisionError: no words"):
+    with pytest.raises(EvaluationError, match=r"metric 'A' failed at .*, line \d+: ZeroDivisionError: no words"):
         await evaluating.evaluate(REQUEST)
     assert ended == [True]
+
+
+OWN = """
+import json
+
+from helpers_of_a_metric import Reading
+
+
+class Own(Reading):
+    def find(self, submission):
+        return json.loads(submission)["points"]
+"""
+HELPERS = """
+from mixseek.evaluator.metrics import BaseMetric
+
+
+class Reading(BaseMetric):
+    async def evaluate(self, user_query, submission, **context):
+        return self.find(submission) if submission else 1 / 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("submission", "place"),
+    [("no JSON", "metrics/own.py, line 9"), ("{}", "metrics/own.py, line 9"), ("", "helpers_of_a_metric.py, line 7")],
+)
+async def test_a_metric_that_fails_is_told_with_the_last_line_of_its_own_files(
+    submission: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    # The module is forgotten again, for the next test has a file of its own.
+    monkeypatch.delitem(sys.modules, "helpers_of_a_metric", raising=False)
+    (tmp_path / "helpers_of_a_metric.py").write_text(HELPERS)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics/own.py").write_text(OWN)
+    settings = EvaluatorSettings.model_validate(
+        {"metrics": [{"name": "Own"}], "custom_metrics": {"Own": {"path": "metrics/own.py", "class": "Own"}}}
+    )
+    evaluating = Evaluator(settings, PromptBuilderSettings(), workspace=tmp_path)
+    with pytest.raises(EvaluationError) as failed:
+        await evaluating.evaluate(REQUEST.model_copy(update={"submission": submission}))
+    assert str(failed.value).startswith(f"metric 'Own' failed at {place}: ")
 
 
 async def test_a_judge_sees_the_submission_only_as_fenced_data() -> None:

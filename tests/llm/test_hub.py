@@ -98,9 +98,53 @@ def test_an_unknown_provider_names_the_nearest() -> None:
         ModelHub(environ=KEYS).model("opneai:gpt-5")
 
 
-def test_what_a_provider_lacks_besides_a_key_is_told() -> None:
-    with pytest.raises(ConfigurationError, match="AZURE_OPENAI_ENDPOINT"):
-        ModelHub(environ={"AZURE_OPENAI_API_KEY": "k"}).model("azure:gpt-5")
+@pytest.mark.parametrize(
+    ("model", "environ", "told"),
+    [
+        (
+            "vllm:qwen3",
+            {},
+            "no address for the models of 'vllm': set VLLM_BASE_URL in the environment or in .env of the workspace, "
+            "or give [providers.vllm] a base_url in configs/providers.toml",
+        ),
+        (
+            "azure:gpt-5",
+            {"AZURE_OPENAI_API_KEY": "k"},
+            "no address for the models of 'azure': "
+            "set AZURE_OPENAI_ENDPOINT in the environment or in .env of the workspace",
+        ),
+        (
+            "azure-responses:gpt-5",
+            {"AZURE_OPENAI_API_KEY": "k"},
+            "no address for the models of 'azure-responses': "
+            "set AZURE_OPENAI_ENDPOINT in the environment or in .env of the workspace",
+        ),
+    ],
+)
+def test_an_address_that_a_provider_needs_and_that_is_missing_is_told_in_our_words(
+    model: str, environ: dict[str, str], told: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        ModelHub(environ=environ).model(model)
+    assert str(refused.value) == told
+
+
+@pytest.mark.parametrize("model", ["vllm:qwen3", "azure:gpt-5"])
+def test_a_provider_with_the_address_it_needs_makes_its_model(model: str) -> None:
+    address = "http://127.0.0.1:9/openai/v1"
+    environ = {"VLLM_BASE_URL": address, "AZURE_OPENAI_ENDPOINT": address, "AZURE_OPENAI_API_KEY": "k"}
+    assert isinstance(ModelHub(environ=environ).model(model), Model)
+
+
+def test_a_server_of_ones_own_in_the_place_of_a_provider_has_its_address() -> None:
+    own = ProvidersSettings.model_validate({"providers": {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}})
+    assert isinstance(ModelHub(own, environ={}).model("vllm:qwen3"), Model)
+
+
+def test_what_else_a_provider_lacks_is_told_in_its_own_words() -> None:
+    environ = {"AZURE_OPENAI_API_KEY": "k", "AZURE_OPENAI_ENDPOINT": "https://x.openai.azure.com"}
+    with pytest.raises(ConfigurationError, match="OPENAI_API_VERSION"):
+        ModelHub(environ=environ).model("azure:gpt-5")
 
 
 def test_a_model_is_built_once() -> None:

@@ -218,6 +218,38 @@ def test_mistakes_are_told_as_those_of_files_before_anything_is_asked(
     assert written() == []
 
 
+@pytest.mark.parametrize(
+    ("leader", "more", "told"),
+    [
+        ({"modle": "loop:x"}, {}, 'teams[0]: leader.modle: unknown key; did you mean "model"?'),
+        (
+            {},
+            {"evaluator": {"default_modle": "loop:x"}},
+            'evaluator: default_modle: unknown key; did you mean "default_model"?',
+        ),
+        (
+            {},
+            {"evaluator": {"llm_default": {"modell": "loop:x"}}},
+            'evaluator: llm_default.modell: unknown key; did you mean "model"?',
+        ),
+        (
+            {},
+            {"evaluator": {"metrics": [{"name": "Coverage", "mdoel": "loop:x"}]}},
+            'evaluator: metrics[0].mdoel: unknown key; did you mean "model"?',
+        ),
+        ({}, {"judgment": {"modle": "loop:x"}}, 'judgment: modle: unknown key; did you mean "model"?'),
+    ],
+)
+def test_of_a_model_that_was_misspelt_away_nothing_is_said_about_the_default_in_its_place(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, leader: dict[str, Any], more: dict[str, Any], told: str
+) -> None:
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigurationError) as caught:
+        mixseek.run("task", [team("a", **({"leader": leader} if leader else {}))], **parts(server, **more))
+    assert str(caught.value) == told
+
+
 def test_all_mistakes_are_told_at_once(server: ModelServer) -> None:
     with pytest.raises(ConfigurationError) as caught:
         mixseek.run("task", [team("a", max_concurrent_members=0), team("b", zzz=1)], **parts(server, max_rounds=0))

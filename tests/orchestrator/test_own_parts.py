@@ -663,6 +663,11 @@ async def test_a_team_whose_time_is_up_does_not_wait_for_a_member_that_never_let
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
+def _line(words: str, *, after: bool = False) -> str:
+    """Where these words stand in the file of the metrics, as a failure tells it."""
+    return f"metrics.py, line {METRICS[: METRICS.index(words)].count(chr(10)) + 1 + after}"
+
+
 async def with_metric(tmp_path: Path, server: ModelServer, name: str) -> tuple[Arena, Played]:
     (tmp_path / "metrics.py").write_text(METRICS)
     arena = Arena(
@@ -725,7 +730,7 @@ async def test_a_metric_that_raises_ends_the_team_and_the_submission_is_kept_uns
     tmp_path: Path, server: ModelServer
 ) -> None:
     arena, played = await with_metric(tmp_path, server, "Raising")
-    words = "metric 'My own' failed: KeyError: \"the metric's own trouble\""
+    words = f"metric 'My own' failed at {_line('raise KeyError')}: KeyError: \"the metric's own trouble\""
     assert played.failure("alpha") == words
     result = played.result("alpha")
     assert result is not None
@@ -744,20 +749,22 @@ async def test_a_metric_that_gives_no_score_ends_the_team(tmp_path: Path, server
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "line", "words"),
     [
-        ("Panics", "Panic: index out of bounds"),
-        ("CancelsItself", "it gave up its own work"),
-        ("CancelsItsOwnTask", "it gave up its own work"),
-        ("Closes", "GeneratorExit"),
-        ("RaisesWithoutWords", "HasNoWords"),
+        ("Panics", 'raise Panic("index', "Panic: index out of bounds"),
+        ("CancelsItself", "raise asyncio.CancelledError", "it gave up its own work"),
+        ("CancelsItsOwnTask", "current_task().cancel()", "it gave up its own work"),
+        ("Closes", "raise GeneratorExit", "GeneratorExit"),
+        ("RaisesWithoutWords", "raise HasNoWords", "HasNoWords"),
     ],
 )
-async def test_a_metric_that_ends_in_any_way_at_all_is_named_and_its_submission_kept(
-    tmp_path: Path, server: ModelServer, name: str, words: str
+async def test_a_metric_that_ends_in_any_way_at_all_is_named_with_its_line_and_its_submission_kept(
+    tmp_path: Path, server: ModelServer, name: str, line: str, words: str
 ) -> None:
     arena, played = await with_metric(tmp_path, server, name)
-    assert played.failure("alpha") == f"metric 'My own' failed: {words}"
+    # Whoever cancels its task is told so at the next line that waits.
+    place = _line(line, after=name == "CancelsItsOwnTask")
+    assert played.failure("alpha") == f"metric 'My own' failed at {place}: {words}"
     [kept] = arena.rows("leader_board")
     assert (kept["score"], kept["submission_content"]) == (None, "alpha answer of round 1, worth 70")
 

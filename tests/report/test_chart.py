@@ -70,6 +70,11 @@ def test_labels_do_not_lie_on_each_other_nor_outside() -> None:
         assert chart.top <= heights[0] <= heights[-1] <= chart.bottom + 5
 
 
+def test_beside_a_line_stands_the_teams_best_score_wherever_it_ends() -> None:
+    chart = lines_of([70.0, 90.0, None, 80.0], [60.0, 50.0])
+    assert {label.text for label in chart.labels} == {"Team t0 90.00", "Team t1 60.00"}
+
+
 def test_a_narrow_chart_has_no_labels_beside_its_lines() -> None:
     assert lines_of([1.0, 2.0], width=340).labels == ()
 

@@ -9,7 +9,7 @@ import pytest
 
 from mixseek.records import Usage
 from mixseek.report.html import render
-from mixseek.report.record import ExecutionRecord
+from mixseek.report.record import ExecutionRecord, TeamRecord, ToolsUsed
 from tests.report.execution_records import make_record, make_round, make_team
 
 TWO_TEAMS = make_record(make_team("a", [71.5, 84.25]), make_team("b", [60.0, None]))
@@ -68,10 +68,50 @@ def test_a_failure_is_told_at_the_leader_board_and_at_its_place() -> None:
     assert "the answer was empty" in words(with_first_round(failure="the answer was empty"))
 
 
+def test_the_chart_gives_each_team_the_score_of_the_leader_board() -> None:
+    chart = words(make_record(make_team("a", [71.5, 84.25, 60.0]), make_team("b", [80.0, 55.0])))
+    legend = chart.partition("Score by round")[2].partition("All scores as a table")[0]
+    assert "Team a 84.25 Team b 80.00 Beside a team's name stands its best score." in legend
+
+
+def test_costs_in_one_table_have_the_digits_of_the_smallest() -> None:
+    made = make_round(1, 70.0)
+    costs = {"leader": 12.5, "judgment": 0.000434, "member": 0.0, "evaluator": None}
+    bill = tuple(made.bill[0].model_copy(update={"role": role, "cost_usd": cost}) for role, cost in costs.items())
+    record = with_first_round(bill=bill).model_copy(update={"bill": bill, "cost_usd": 12.500434})
+    page = words(record)
+    for told in (
+        "leader judgment openai:gpt 2 1,200 300 0.000434 USD leader member openai:gpt 2 1,200 300 0 USD",
+        "openai:gpt leader 2 1,200 300 12.500000 USD",
+        "300 0 USD all 8 4,800 1,200 12.500434 USD",
+        "openai:gpt evaluator 2 1,200 300 not known",
+    ):
+        assert told in page
+    teams = words(make_record(_with_cost("a", 0.000434), _with_cost("b", 12.5)))
+    assert (
+        "max rounds reached 2 1,500 0.000434 USD 2 Team b b 70.00 1 1 max rounds reached 2 1,500 12.500000 USD" in teams
+    )
+
+
+def _with_cost(team: str, cost: float) -> TeamRecord:
+    made = make_team(team, [70.0])
+    [only] = made.rounds
+    line = only.bill[0].model_copy(update={"cost_usd": cost})
+    return made.model_copy(update={"rounds": (only.model_copy(update={"bill": (line,)}),)})
+
+
 def test_flags_stand_beside_the_round() -> None:
     assert "Round 1 70.00 final submission repeats_task hidden_characters" in words(
         with_first_round(flags=("repeats_task", "hidden_characters"))
     )
+
+
+def test_tools_that_failed_are_counted_beside_the_round_and_told_with_its_members() -> None:
+    failing = ToolsUsed(agent_name="searcher", calls=3, failed=3, error="HTTP <403>")
+    page = words(with_first_round(tools=(failing, ToolsUsed(agent_name="reader", calls=1))))
+    assert "Round 1 70.00 final submission 3 of 4 tool calls failed" in page
+    assert "Member calls searcher : 3 tool calls, 3 failed: HTTP <403> reader : 1 tool call researcher plain" in page
+    assert "tool call" not in words(TWO_TEAMS)
 
 
 def test_a_price_that_is_not_known_makes_no_sum() -> None:

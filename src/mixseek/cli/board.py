@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mixseek.amounts import number, usd
+from mixseek.amounts import number, usd, usd_digits
 from mixseek.cli.completion import complete_execution
 from mixseek.cli.output import Format, WorkspaceOption, print_document, print_json, print_line, use_format
 from mixseek.cli.stored import Place, as_json, open_place, score_text, short_ids
@@ -102,10 +102,11 @@ def print_results(results: Sequence[Result]) -> None:
     if not results:
         print_line("  no team has played a round")
         return
-    print_table(_ONE, [_cells(one) for one in results])
+    digits = usd_digits(one.cost_usd for one in results)
+    print_table(_ONE, [_cells(one, digits) for one in results])
 
 
-def _cells(one: Result) -> list[str]:
+def _cells(one: Result, digits: int) -> list[str]:
     known = one.requests is not None
     return [
         "-" if one.rank is None else str(one.rank),
@@ -114,7 +115,7 @@ def _cells(one: Result) -> list[str]:
         "-" if one.round_number is None else str(one.round_number),
         "-" if one.rounds is None else str(one.rounds),
         number((one.input_tokens or 0) + (one.output_tokens or 0)) if known else "-",
-        usd(one.cost_usd),
+        usd(one.cost_usd, digits),
         _ended(one),
     ]
 

@@ -9,6 +9,7 @@ import typer
 from pydantic import BaseModel
 
 from mixseek.cli.files import EXISTS, keep_out_of_git, make_directory, write
+from mixseek.cli.inputs import find_config
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
 from mixseek.config.checks import type_of_metric
 from mixseek.config.kinds import KINDS, ORCHESTRATOR, PROMPT_BUILDER, Kind
@@ -90,6 +91,12 @@ def validate(
         list[Path] | None,
         typer.Argument(metavar="FILE", help="Files of any kind, or directories of them; none: the whole workspace."),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="Only this orchestrator file and all it refers to, as exec reads it."
+        ),
+    ] = None,
     output: FormatOption = Format.TEXT,
     no_plugins: Annotated[bool, typer.Option("--no-plugins", help="Load no code of others.")] = False,
     workspace: WorkspaceOption = None,
@@ -100,10 +107,11 @@ def validate(
     Examples:
       mixseek config validate -w my-workspace
       mixseek config validate configs/orchestrator.toml --no-plugins
+      mixseek config validate -c configs/orchestrator.toml
     """
     use_format(output)
     manager = ConfigurationManager(workspace, no_plugins=no_plugins)
-    reports = [manager.validate(file) for file in _files_to_validate(manager, files)]
+    reports = _reports(manager, files, config)
     problems = _once(problem for report in reports for problem in report.problems)
     if problems:
         raise ConfigurationError(problems)
@@ -111,6 +119,17 @@ def validate(
         print_json({"files": [_report_as_json(report) for report in reports]})
         return
     _print_reports(reports)
+
+
+def _reports(manager: ConfigurationManager, files: list[Path] | None, config: Path | None) -> list[Report]:
+    if config is None:
+        return [manager.validate(file) for file in _files_to_validate(manager, files)]
+    if files:
+        raise ConfigurationError("-c FILE is the file of a competition: give no other FILE beside it")
+    report = manager.validate(find_config(config, manager.workspace, ORCHESTRATOR.file, ""))
+    if report.kind not in (None, ORCHESTRATOR.name):
+        raise ConfigurationError(Problem(f"-c takes {ORCHESTRATOR.words}: give this one without -c", report.file))
+    return [report]
 
 
 def _files_to_validate(manager: ConfigurationManager, given: list[Path] | None) -> list[Path]:

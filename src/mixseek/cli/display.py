@@ -12,7 +12,7 @@ from typing import Literal
 from rich.cells import cell_len
 from rich.text import Text
 
-from mixseek.amounts import cost_words, usd
+from mixseek.amounts import cost_words, usd, usd_digits
 from mixseek.cli.chart import arrow, bounds_of, fit, number, sparkline
 from mixseek.cli.output import clean
 from mixseek.events import (
@@ -37,6 +37,7 @@ __all__ = ["Display"]
 _State = Literal["waiting", "at work", "finished", "failed"]
 _STYLES: dict[_State, str] = {"waiting": "dim", "at work": "cyan", "finished": "green", "failed": "red"}
 _OF_INTEREST: list[_State] = ["at work", "failed", "finished", "waiting"]
+_USD_WIDTH = 8
 _LONGEST_BAR = 30
 _LEAST_HEIGHT = 6
 _LEAST_WIDTH = 24
@@ -195,13 +196,14 @@ class Display:
         rounds = max(1, min(self._max_rounds, 5 if width < 100 else 10))
         bounds = bounds_of(team.scores for team in self._teams.values())
         best = bounds and bounds[1]
+        digits = _usd_digits([team.cost for team in self._teams.values()])
         fixed = {
             "score": _Column("Score", 7, _score, lambda t: "bold" if t.best == best else "", right=True),
             "round": _Column("Round", 5, lambda team: f"{team.round_number}/{self._max_rounds or '?'}", right=True),
             "time": _Column("Time", 6, lambda team: _clock(team.seconds(now)), right=True),
             "trend": _Column("", rounds + 1, lambda team: self._trend(team, rounds, bounds), _trend_style),
             "tokens": _Column("Tokens", 6, lambda team: _amount(team.tokens), right=True),
-            "cost": _Column("USD", 8, lambda team: usd(team.cost), right=True),
+            "cost": _Column("USD", _USD_WIDTH, lambda team: usd(team.cost, digits), right=True),
         }
         left = width - 2 - (8 + 10)
         kept = set[str]()
@@ -281,6 +283,20 @@ def _sum(costs: Iterable[float | None]) -> float | None:
     """None where any is not known: a part must not pass for the whole."""
     known = list(costs)
     return None if None in known else sum(cost for cost in known if cost is not None)
+
+
+def _usd_digits(costs: Sequence[float | None]) -> int:
+    """Those of the column, or as many as its width leaves to the largest cost.
+
+    >>> [_usd_digits(costs) for costs in ([0.0001, None], [0.0001, 12.5], [0.0001, 1234.5])]
+    [6, 4, 2]
+    """
+    known = usd_digits(costs)
+    return next((each for each in (6, 4) if each <= known and _fits(costs, each)), 2)
+
+
+def _fits(costs: Sequence[float | None], digits: int) -> bool:
+    return all(len(usd(cost, digits)) <= _USD_WIDTH for cost in costs)
 
 
 def _row(columns: Sequence[_Column], cells: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mixseek.amounts import usd
+from mixseek.amounts import usd, usd_digits
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
 from mixseek.cli.stored import as_json, duration, open_place, score_text, short_ids, state, when
 from mixseek.cli.tables import Column, print_table
@@ -55,7 +55,8 @@ def history(
         print_line(f"nothing was played in {str(place.workspace.root)!r} yet: mixseek exec plays a competition")
         return
     ids = short_ids([line.execution_id for line in lines])
-    rows = [[ids[line.execution_id], *_cells(line)] for line in shown]
+    digits = usd_digits(line.cost_usd for line in shown)
+    rows = [[ids[line.execution_id], *_cells(line, digits)] for line in shown]
     print_table(_COLUMNS, [[place.redactor.text(cell) for cell in row] for row in rows])
     if any(line.is_open and not line.names_no_file for line in shown):
         print_line("mixseek resume ID goes on with one that is interrupted or unfinished")
@@ -63,13 +64,13 @@ def history(
         print_line(f"{len(lines) - len(shown)} more: --limit {len(lines)} lists all")
 
 
-def _cells(line: ExecutionLine) -> list[str]:
+def _cells(line: ExecutionLine, digits: int) -> list[str]:
     return [
         when(line.started_at, short=True),
         state(line),
         str(line.total_teams),
         score_text(line.best_score),
         duration(line.seconds),
-        usd(line.cost_usd),
+        usd(line.cost_usd, digits),
         line.user_prompt,
     ]

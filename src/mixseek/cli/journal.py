@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mixseek.amounts import cost_words, counted, number, usd
+from mixseek.amounts import cost_words, counted, number, usd, usd_digits
 from mixseek.cli.completion import complete_execution
 from mixseek.cli.output import (
     Format,
@@ -255,7 +255,8 @@ def calls(
         rows = [[_cell(line.get(name), place) for name in names] for line in found]
         print_document(csv_text(names, rows))
     else:
-        print_table(_COLUMNS, [[place.redactor.text(cell) for cell in _cells(line)] for line in found])
+        digits = usd_digits(line["cost_usd"] for line in found)
+        print_table(_COLUMNS, [[place.redactor.text(cell) for cell in _cells(line, digits)] for line in found])
         print_line(_total_line(found))
 
 
@@ -311,7 +312,7 @@ def _cell(value: Any, place: Place) -> Any:
     return place.redactor.text(text) if isinstance(text, str) else text
 
 
-def _cells(line: dict[str, Any]) -> list[str]:
+def _cells(line: dict[str, Any], digits: int) -> list[str]:
     return [
         line["team_id"],
         str(line["round"]),
@@ -322,7 +323,7 @@ def _cells(line: dict[str, Any]) -> list[str]:
         str(line["attempts"]),
         number(line["input_tokens"]),
         number(line["output_tokens"]),
-        usd(line["cost_usd"]),
+        usd(line["cost_usd"], digits),
         duration(line["seconds"]),
     ]
 

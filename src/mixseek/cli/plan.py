@@ -136,9 +136,14 @@ def estimate_lines(estimate: "Estimate") -> list[str]:
         f"{_between(low.tokens, high.tokens)} tokens, {cost}",
         *(f"  {one}" for one in estimate.assumptions),
         *(f"  no price is known for {model}: give it one in [prices]" for model in estimate.unpriced),
-        *(f"  [prices] has a price for {name}, a model that nobody here names" for name in estimate.unused_prices),
+        *(f"  {_unused_price(name, near)}" for name, near in estimate.unused_prices.items()),
         *(f"  budget of {one}" for one in estimate.against_budget),
     ]
+
+
+def _unused_price(name: str, near: str | None) -> str:
+    hint = "" if near is None else f"; did you mean {near}?"
+    return f"[prices] has a price for {name}, a model that nobody here names{hint}"
 
 
 def _between(low: int, high: int) -> str:

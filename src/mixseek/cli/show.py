@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from mixseek.amounts import counted, larger_limit_words, number, spent_words, usd
+from mixseek.amounts import counted, larger_limit_words, number, spent_words, usd, usd_digits
 from mixseek.cli.board import print_board
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import (
@@ -175,9 +175,13 @@ def _round_lines(one: RoundRecord) -> Iterator[str]:
         f"member {call.agent_name} failed: {call.error_message}" for call in one.members if call.status == "ERROR"
     ]
     yield from failed
+    yield from (used.whole_words for used in one.tools if used.failed)
 
 
 def _print_work(one: RoundRecord) -> None:
+    for used in one.tools:
+        if not used.failed:  # those that did are told already, as they are without --rounds
+            print_line(f"  {used.whole_words}")
     for call in one.members:
         _print_member(call)
     if one.submission is not None:
@@ -201,6 +205,7 @@ def _print_bill(record: ExecutionRecord) -> None:
     print_line("Bill")
     by_round = record.ended_by_budget
     lines = by_team_round_and_role(record.bill) if by_round else by_team_role_and_model(record.bill)
+    digits = usd_digits(line.cost_usd for line in lines)
     rows = [
         [
             names.get(line.team_id, line.team_id),
@@ -208,7 +213,7 @@ def _print_bill(record: ExecutionRecord) -> None:
             number(line.requests),
             number(line.input_tokens),
             number(line.output_tokens),
-            usd(line.cost_usd),
+            usd(line.cost_usd, digits),
         ]
         for line in lines
     ]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mixseek.amounts import cost_words, counted, number, usd
+from mixseek.amounts import cost_words, counted, number, usd, usd_digits
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
 from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, tell_if_open
 from mixseek.cli.tables import Column, print_table
@@ -78,34 +78,38 @@ def whatif(
 
 
 def _print(report: "WhatIfReport") -> None:
-    print_table(_RULES, [_rule(one) for one in (report.recorded, *report.rules)])
+    rules = (report.recorded, *report.rules)
+    digits = usd_digits(one.kept.cost_usd for one in rules)
+    print_table(_RULES, [_rule(one, digits) for one in rules])
     for one in report.rules:
         print_line()
         print_line(f"With {one.rule}: {_saved(one)}")
-        print_table(_TEAMS, [_team(team) for team in one.teams])
+        digits = usd_digits(team.kept.cost_usd for team in one.teams)
+        print_table(_TEAMS, [_team(team, digits) for team in one.teams])
 
 
-def _rule(one: "WhatIf") -> list[str]:
-    return [one.rule or "as it was played", one.winner_name or "-", score_text(one.best_score), *_took(one.kept)]
+def _rule(one: "WhatIf", digits: int) -> list[str]:
+    winner, score = one.winner_name or "-", score_text(one.best_score)
+    return [one.rule or "as it was played", winner, score, *_took(one.kept, digits)]
 
 
-def _team(team: "TeamOutcome") -> list[str]:
+def _team(team: "TeamOutcome", digits: int) -> list[str]:
     return [
         "-" if team.rank is None else str(team.rank),
         team.team_name,
         score_text(team.best_score),
         "-" if team.best_round is None else str(team.best_round),
-        *_took(team.kept),
+        *_took(team.kept, digits),
         (team.exit_reason or "-").replace("_", " "),
     ]
 
 
-def _took(kept: "Consumed") -> list[str]:
+def _took(kept: "Consumed", digits: int) -> list[str]:
     return [
         str(kept.rounds),
         str(kept.requests),
         number(kept.input_tokens + kept.output_tokens),
-        usd(kept.cost_usd),
+        usd(kept.cost_usd, digits),
         duration(kept.seconds),
     ]
 

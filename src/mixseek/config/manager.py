@@ -51,8 +51,9 @@ from mixseek.config.model_names import (
     all_models,
     models_not_ready,
     unknown_models,
+    unused_prices,
 )
-from mixseek.config.problems import no_such_file, problem_at, problems_of
+from mixseek.config.problems import misspells_a_model, no_such_file, problem_at, problems_of
 from mixseek.config.reading import (
     Dotenv,
     existing_file,
@@ -88,6 +89,7 @@ __all__ = [
     "is_explicit",
     "load_orchestrator_settings",
     "locate_workspace",
+    "prices_of_nobody",
     "problems_within",
     "read_prompt_builder_settings",
     "read_team_settings",
@@ -136,6 +138,11 @@ class RunSettings:
         given = {str(path[0]) for path, found in origins.items() if found and found[0].source == "command line"}
         values: dict[str, Any] = to_jsonable_python({name: getattr(self.orchestrator, name) for name in sorted(given)})
         return values
+
+    @property
+    def unused_prices(self) -> dict[str, str | None]:
+        """Names in ``[prices]`` that no model of these settings has, each with the model that may be meant."""
+        return unused_prices(self.orchestrator.prices, self.all)
 
     def shown(self) -> dict[str, Any]:
         """The settings in effect as JSON, with secrets masked; what is not set is left out."""
@@ -195,6 +202,8 @@ class _Findings:
 
     complete: bool = False
     for_a_run: bool = False
+    is_told: bool = False
+    """Whether somebody read the same files before, and warned of what is only worth a warning."""
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
 
@@ -236,6 +245,8 @@ class ConfigurationManager:
         self._options = options or {}
         self._around = Surroundings(self.workspace, no_plugins)
         self._given = given or Given(())
+        self._told: set[str] = set()
+        """What was warned of: a command may read a file more than once, and nobody wants to hear of it again."""
 
     # --- settings ---------------------------------------------------------------------------------------------------
 
@@ -259,7 +270,8 @@ class ConfigurationManager:
 
         ``reference`` is the text of a reference answer and wins over the one of the settings.
         """
-        findings = _Findings(for_a_run=True)
+        # Settings with a known origin were read by a manager, whose warnings are not repeated by this one.
+        findings = _Findings(for_a_run=True, is_told=settings._provenance.known)
         values = settings.model_dump(exclude_none=True)
         place = Place("orchestrator settings").inside
         self._check(OrchestratorSettings, values, place, findings)
@@ -532,18 +544,26 @@ class ConfigurationManager:
             written = merged.place(_as_written(merged.values, path))
             return written or Place(shown or f"{kind.name} defaults", kind.key(path))
 
-        settings = None
+        settings, defaults = None, True
         try:
             settings = _of_values(model, merged.values)
             _remember(settings, merged.origins, shown)
             findings.notes += _notes(settings, merged.values, place)
         except ValidationError as error:
             findings.problems += problems_of(error, model, place)
-        self._check(model, merged.values, place, findings)
+            # A run would not ask the default model once that is mended, so nothing is said of its key.
+            defaults = not misspells_a_model(error, model)
+        self._check(model, merged.values, place, findings, defaults=defaults)
         return _Reading(settings, merged.values, place)
 
     def _check(
-        self, model: type[BaseModel], values: Mapping[str, Any], place: Callable[[KeyPath], Place], findings: _Findings
+        self,
+        model: type[BaseModel],
+        values: Mapping[str, Any],
+        place: Callable[[KeyPath], Place],
+        findings: _Findings,
+        *,
+        defaults: bool = True,
     ) -> None:
         findings.problems += (problem_at(place(path), text) for path, text in check(model, values, self._around))
         if self._around.no_plugins:
@@ -554,7 +574,7 @@ class ConfigurationManager:
         findings.problems += (
             problem_at(place(path), text) for path, text in unknown_models(model, values, known, self.workspace)
         )
-        unusable = models_not_ready(model, values, known, self.workspace)
+        unusable = models_not_ready(model, values, known, self.workspace, defaults=defaults)
         heard = findings.problems if findings.for_a_run else findings.notes
         heard += (replace(problem_at(place(path), text), mended_at_once=True) for path, text in unusable)
         heard += (problem_at(place(path), text) for path, text in missing_sandboxes(model, values))
@@ -577,8 +597,28 @@ class ConfigurationManager:
         findings.problems += (problem for layer in layers for problem in layer.problems)
         merged = merge(layers)
         if kind is PROMPT_BUILDER:
-            _tell_missing_prompts(document, shown, merged, findings)
+            self._tell_missing_prompts(document, shown, merged, findings)
         return self._with_member_files(merged, findings) if kind.model is TeamSettings else merged
+
+    def _tell_missing_prompts(
+        self, document: Mapping[str, Any] | None, shown: str | None, merged: Merged, findings: _Findings
+    ) -> None:
+        if document is None:
+            logger.info("no prompt builder file: the default templates are used")
+            return
+        table = document.get(PROMPT_BUILDER.table or "")
+        if "language" in merged.values:
+            return  # whoever names a language chooses its templates
+        for name in PROMPTS:
+            if findings.complete and isinstance(table, Mapping) and name not in table:
+                findings.problems.append(Problem("is required: a template", shown, f"prompt_builder.{name}"))
+            elif not findings.complete and name not in merged.values:
+                self._warn_once(f"{shown}: prompt_builder.{name} is missing: the default template is used", findings)
+
+    def _warn_once(self, words: str, findings: _Findings) -> None:
+        if not findings.is_told and words not in self._told:
+            logger.warning("%s", words)
+        self._told.add(words)
 
     def _layers(
         self, kind: Kind, document: Mapping[str, Any] | None, shown: str | None, findings: _Findings
@@ -678,7 +718,9 @@ class ConfigurationManager:
         if answer is None and is_scored:
             self._tell_missing_references(evaluator, findings)
         parts = (orchestrator, teams, evaluator, judgment, prompt_builder, providers)
-        return RunSettings(*parts, self.workspace, answer, is_scored)
+        run = RunSettings(*parts, self.workspace, answer, is_scored)
+        findings.notes += prices_of_nobody(run)
+        return run
 
     def _reference_text(self, given: str | None) -> str | None:
         file = reference_file(given, self.workspace) if given else None
@@ -849,6 +891,24 @@ def problems_within(
     ]
 
 
+def prices_of_nobody(run: RunSettings) -> list[Problem]:
+    """Prices of models that nobody in a run names, as happens to one that is misspelt.
+
+    Members and metrics of the user's own may ask models that stand in no file: beside them only a likely slip is told.
+    """
+    has_own = bool(run.evaluator.custom_metrics) or any(one.plugin for team in run.teams for one in team.members)
+    told = {
+        name: f"has a price, but nobody here names this model{'' if near is None else f'; did you mean {near!r}?'}"
+        for name, near in run.unused_prices.items()
+        if near is not None or not has_own
+    }
+    return [
+        problem
+        for name, words in told.items()
+        for problem in problems_within(run.orchestrator, ("prices", name), ConfigurationError(words))
+    ]
+
+
 def is_explicit(settings: PromptBuilderSettings, field: str = "team_user_prompt") -> bool:
     """Whether a prompt was chosen more deliberately than by the workspace's default file."""
     origins = _origins_at(settings, (field,))
@@ -867,22 +927,6 @@ def locate_workspace(path: Path | str | Workspace | None, environ: Mapping[str, 
 
 
 # --- steps of a reading ---------------------------------------------------------------------------------------------
-
-
-def _tell_missing_prompts(
-    document: Mapping[str, Any] | None, shown: str | None, merged: Merged, findings: _Findings
-) -> None:
-    if document is None:
-        logger.info("no prompt builder file: the default templates are used")
-        return
-    table = document.get(PROMPT_BUILDER.table or "")
-    if "language" in merged.values:
-        return  # whoever names a language chooses its templates
-    for name in PROMPTS:
-        if findings.complete and isinstance(table, Mapping) and name not in table:
-            findings.problems.append(Problem("is required: a template", shown, f"prompt_builder.{name}"))
-        elif not findings.complete and name not in merged.values:
-            logger.warning("%s: prompt_builder.%s is missing: the default template is used", shown, name)
 
 
 def _number_of(name: str | None, members: Sequence[Any], shown: str) -> int:

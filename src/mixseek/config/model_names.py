@@ -2,8 +2,9 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,7 +22,15 @@ from mixseek.config.schema import (
 )
 from mixseek.errors import ConfigurationError, PluginError
 from mixseek.metrics import JUDGES, metric_type
-from mixseek.providers import OwnServer, check_model, find_provider, missing_key, missing_package, split_model_id
+from mixseek.providers import (
+    OwnServer,
+    check_model,
+    find_provider,
+    missing_address,
+    missing_key,
+    missing_package,
+    split_model_id,
+)
 from mixseek.records import AgentType
 from mixseek.workspace import Workspace
 
@@ -33,11 +42,14 @@ __all__ = [
     "asked_models",
     "models_not_ready",
     "unknown_models",
+    "unused_prices",
 ]
 
 Fault = tuple[KeyPath, str]
 _Named = tuple[KeyPath, str]
 
+_NAMING = (TeamSettings, EvaluatorSettings, JudgmentSettings)
+"""The settings of a run that name models."""
 _BUILT_IN_MEMBERS = frozenset(AgentType) - {AgentType.CUSTOM}
 
 
@@ -78,6 +90,20 @@ def asked_models(settings: BaseModel, workspace: Workspace) -> Iterator[_Named]:
     return _asked_models(type(settings), settings.model_dump(exclude_none=True), workspace)
 
 
+def unused_prices(prices: Iterable[str], parts: Iterable[BaseModel]) -> dict[str, str | None]:
+    """Models that have a price and are named by none of these settings, each with the one that may be meant.
+
+    That is one without a price here: a model that has one needs no other.
+    """
+    priced = set(prices)
+    dumped = ((type(part), part.model_dump(exclude_none=True)) for part in parts if type(part) in _NAMING)
+    named = {name for model, values in dumped for _, name in _named_models(model, values)}
+    without = sorted(named - priced)
+    return {
+        name: next(iter(get_close_matches(name, without, n=1, cutoff=0.8)), None) for name in sorted(priced - named)
+    }
+
+
 def unknown_models(
     model: type[BaseModel], values: Mapping[str, Any], known: KnownProviders, workspace: Workspace
 ) -> Iterator[Fault]:
@@ -95,13 +121,22 @@ def unknown_models(
 
 
 def models_not_ready(
-    model: type[BaseModel], values: Mapping[str, Any], known: KnownProviders, workspace: Workspace
+    model: type[BaseModel],
+    values: Mapping[str, Any],
+    known: KnownProviders,
+    workspace: Workspace,
+    *,
+    defaults: bool = True,
 ) -> Iterator[Fault]:
-    """Every model a run would ask, defaults included, whose provider's key or package is not there."""
+    """Every model a run would ask, ``defaults`` included, whose provider's key, address or package is not there."""
+    named = set(_named_models(model, values))
     for path, model_id in _asked_models(model, values, workspace):
+        if not defaults and (path, model_id) not in named:
+            continue
         prefix = _prefix(model_id)
         if prefix is not None:
-            needed = missing_key(prefix, known.servers, known.environ), missing_package(prefix, known.servers)
+            at = prefix, known.servers, known.environ
+            needed = missing_key(*at), missing_address(*at), missing_package(prefix, known.servers)
             yield from ((path, missing) for missing in needed if missing)
 
 

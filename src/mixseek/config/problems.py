@@ -22,10 +22,11 @@ from mixseek.config.schema import (
 from mixseek.config.shape import allowed_at, field_at, known_part, model_at, needed_key, settable_keys
 from mixseek.errors import Problem
 
-__all__ = ["faults_of", "no_such_file", "problem_at", "problems_of"]
+__all__ = ["faults_of", "misspells_a_model", "no_such_file", "problem_at", "problems_of"]
 
 _LONGEST_VALUE = 60
 _ALMOST_THE_SAME = 0.9
+_OF_MODELS = ("model", "default_model")
 _TABLE_LESS = {EvaluatorSettings: "evaluator", JudgmentSettings: "judgment"}
 
 
@@ -40,6 +41,13 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[KeyP
     """Every error once, as the path inside ``model`` and what to say of the value there."""
     paths = [(_path_in(model, one), one) for one in error.errors(include_url=False)]
     return list(dict.fromkeys((path, _message(one, model, path)) for path, one in paths))
+
+
+def misspells_a_model(error: ValidationError, model: type[BaseModel]) -> bool:
+    """Whether a key that names a model was written otherwise: the default that stands in for it is nobody's choice."""
+    unknown = [_path_in(model, one) for one in error.errors(include_url=False) if one["type"] == "extra_forbidden"]
+    near = [get_close_matches(str(path[-1]), _known_keys(model_at(model, path[:-1])), n=1) for path in unknown]
+    return any(key in _OF_MODELS for keys in near for key in keys)
 
 
 def problem_at(place: Place, message: str) -> Problem:

@@ -144,7 +144,8 @@ def _providers() -> str:
     for provider in map(plugins.providers.get, plugins.providers):
         if not provider.factory.startswith("mixseek.llm."):
             continue  # of another package, or for tests
-        cells = ([provider.prefix], provider.aliases, provider.key_variables, [provider.address_variable])
+        address = provider.address_variable or provider.required_address
+        cells = ([provider.prefix], provider.aliases, provider.key_variables, [address])
         written = (" or ".join(f"`{name}`" for name in names if name) for names in cells)
         rows.append("| " + " | ".join([*written, f"`{provider.extra}`"]) + " |")
     return "### built-in model providers\n\n" + "\n".join(rows) + "\n"

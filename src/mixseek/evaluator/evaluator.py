@@ -6,6 +6,8 @@ number leaves the submission unscored; a metric that fails is an :class:`Evaluat
 
 import asyncio
 import logging
+import sys
+import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -75,6 +77,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _DIGITS_OF_A_SCORE = 9
 _LONG = 50_000
+_NOT_OWN = ("mixseek", "builtins", "abc")
+"""Where the classes come from that metrics of others are made of."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ class Evaluator:
         self.require_reference(request.reference)
         flags = await _flags(request, earlier or {})
         with self._prompted(request, prompt, reference_prompt):
-            scores = await _all([_scored(weighed, request) for weighed in self._metrics])
+            scores = await _all([_scored(weighed, request, self._workspace) for weighed in self._metrics])
         return EvaluationResult(metrics=scores, overall_score=self.weigh(scores), flags=flags)
 
     async def evaluate_each(
@@ -177,7 +181,7 @@ class Evaluator:
         """Every metric's score by itself, in their order, or why it has none: one that fails ends no other."""
         self.require_reference(request.reference)
         with self._prompted(request, prompt, reference_prompt):
-            return await _all([_scored_or_failed(weighed, request) for weighed in self._metrics])
+            return await _all([_scored_or_failed(weighed, request, self._workspace) for weighed in self._metrics])
 
     def weigh(self, scores: Sequence[MetricScore]) -> float | None:
         """The weighted mean of all metrics' scores; None if it is no finite number, or if no metric counts.
@@ -331,7 +335,10 @@ def _taken(metric: type[BaseMetric]) -> set[str]:
     return plugins.metrics.arguments_of(metric)
 
 
-async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
+async def _scored(
+    weighed: _Weighed, request: EvaluationRequest, root: Path | None, *, is_told: bool = False
+) -> MetricScore:
+    """``is_told``: whoever asks tells of a failure, so the console need not; the log has its traceback anyway."""
     scope = current_scope()
     with (
         calling(scope.model_copy(update={"role": "evaluator", "agent_name": weighed.name})) if scope else nullcontext()
@@ -346,16 +353,32 @@ async def _scored(weighed: _Weighed, request: EvaluationRequest) -> MetricScore:
         except BaseException as error:  # a stranger's metric may raise anything
             if is_for_us(error):
                 raise
-            logger.warning("metric %r failed", weighed.name, exc_info=True)
-            raise EvaluationError(f"metric {weighed.name!r} failed: {in_words(error)}") from error
+            failed = f"metric {weighed.name!r} failed{_place_in(weighed.metric, error, root)}"
+            logger.warning("%s", failed, exc_info=True, extra={"is_told": is_told})
+            raise EvaluationError(f"{failed}: {in_words(error)}") from error
     if not isinstance(score, MetricScore):
         raise EvaluationError(f"metric {weighed.name!r} gave no MetricScore but {type(score).__name__}")
     comment = whole_text(score.evaluator_comment)
     return score.model_copy(update={"metric_name": weighed.name, "evaluator_comment": comment})
 
 
-async def _scored_or_failed(weighed: _Weighed, request: EvaluationRequest) -> MetricScore | EvaluationError:
+def _place_in(metric: BaseMetric, error: BaseException, root: Path | None) -> str:
+    """The last line of a stranger's own files that was reached, in words; nothing where it was in none of them."""
+    own = [one.__module__ for one in type(metric).__mro__ if one.__module__.partition(".")[0] not in _NOT_OWN]
+    files = {getattr(sys.modules.get(module), "__file__", None) for module in own}
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    reached = [(Path(file), line) for file, line in places if file in files]
+    if not reached:
+        return ""
+    file, line = reached[-1]
+    root = None if root is None else root.resolve()
+    return f" at {file.relative_to(root) if root and file.is_relative_to(root) else file}, line {line}"
+
+
+async def _scored_or_failed(
+    weighed: _Weighed, request: EvaluationRequest, root: Path | None
+) -> MetricScore | EvaluationError:
     try:
-        return await _scored(weighed, request)
+        return await _scored(weighed, request, root, is_told=True)
     except EvaluationError as error:
         return error

@@ -4,7 +4,7 @@ Nobody knows how long models will answer or how often leaders ask their members;
 short one and a long one, and each says what it assumes. The long one is no bound: a budget is.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -108,14 +108,15 @@ class Estimate:
     assumptions: tuple[str, ...]
     unpriced: tuple[str, ...]
     """Models without a known price."""
-    unused_prices: tuple[str, ...]
-    """Names in ``[prices]`` that no model of these settings has."""
+    unused_prices: Mapping[str, str | None]
+    """Names in ``[prices]`` that no model of these settings has, each with the model that may be meant."""
     against_budget: tuple[str, ...]
     """How it stands to each limit of the budget."""
 
     def as_json(self) -> dict[str, Any]:
         """The estimate for programs."""
-        return {**vars(self), "low": vars(self.low), "high": vars(self.high)}
+        unused = list(self.unused_prices)
+        return {**vars(self), "low": vars(self.low), "high": vars(self.high), "unused_prices": unused}
 
 
 def estimate(settings: RunSettings, task_bytes: int | None, hub: ModelHub) -> Estimate:
@@ -136,7 +137,7 @@ def estimate(settings: RunSettings, task_bytes: int | None, hub: ModelHub) -> Es
             "no call is tried again",
         ),
         _unpriced(models, hub),
-        tuple(sorted(settings.orchestrator.prices.keys() - models)),
+        settings.unused_prices,
         tuple(_against_budgets(settings, size, hub)),
     )
 
@@ -160,7 +161,7 @@ def estimate_judging(evaluator: EvaluatorSettings, calls: Sequence[tuple[str, in
             f"both: {_BYTES_A_TOKEN} bytes a token, no call is tried again",
         ),
         _unpriced(models, hub),
-        (),
+        {},
         (),
     )
 

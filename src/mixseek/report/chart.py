@@ -45,10 +45,15 @@ class Line:
         """From point to point, and whether a round between them is missing."""
         return tuple((a, b, b.round_number - a.round_number > 1) for a, b in pairwise(self.points))
 
+    @property
+    def best(self) -> float:
+        """The best score, which is the team's on the leader board."""
+        return max(point.score for point in self.points)
+
 
 @dataclass(frozen=True)
 class Label:
-    """What is written beside the end of a line."""
+    """What is written beside the end of a line: its team and the team's best score, as on the leader board."""
 
     x: float
     y: float
@@ -235,7 +240,7 @@ def _labels(lines: Sequence[Line], right: float, top: float, bottom: float) -> t
 
 
 def _label(line: Line) -> str:
-    return f"{shorten(line.team.team_name, 17)} {show_score(line.points[-1].score)}"
+    return f"{shorten(line.team.team_name, 17)} {show_score(line.best)}"
 
 
 def shorten(text: str, width: int) -> str:

@@ -28,7 +28,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from mixseek import __version__
-from mixseek.amounts import cost_words
+from mixseek.amounts import usd, usd_digits
 from mixseek.errors import StorageError
 from mixseek.records import ModelUsage
 from mixseek.report.chart import chart_of, shorten, show_score
@@ -134,6 +134,7 @@ def _environment() -> Environment:
         seconds=_seconds,
         shorten=shorten,
         usd=_usd,
+        usd_digits=usd_digits,
         verbatim=_verbatim,
         words=lambda text: text.replace("_", " "),
     )
@@ -176,8 +177,8 @@ def _count(number: int) -> str:
     return f"{number:,}"
 
 
-def _usd(cost: float | None) -> str:
-    return "not known" if cost is None else cost_words(cost)
+def _usd(cost: float | None, digits: int | None = None) -> str:
+    return "not known" if cost is None else f"{usd(cost, digits)} USD"
 
 
 def _seconds(seconds: float | None) -> str:
@@ -224,6 +225,8 @@ class _Spent:
 
     def __init__(self, bill: tuple[ModelUsage, ...]) -> None:
         self._by_team = _add_up(bill, lambda line: line.team_id)
+        self.digits_by_team = usd_digits(each.cost_usd for each in self._by_team.values())
+        """Those of the costs in a column of teams."""
         self.by_model = _add_up(bill, lambda line: (line.model, line.role))
 
     def by(self, team: TeamRecord) -> Spending:

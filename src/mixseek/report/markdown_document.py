@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 
-from mixseek.amounts import cost_words, counted, number, tokens_words, usd
+from mixseek.amounts import cost_words, counted, number, tokens_words, usd, usd_digits
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
 from mixseek.report.summing import by_team_role_and_model, lost_words
 
@@ -83,6 +83,8 @@ def _board(record: ExecutionRecord) -> str:
 
 def _bill(record: ExecutionRecord) -> str:
     names = {team.team_id: team.team_name for team in record.teams}
+    lines = by_team_role_and_model(record.bill)
+    digits = usd_digits(line.cost_usd for line in lines)
     rows = [
         (
             _inline(names.get(line.team_id, line.team_id)),
@@ -91,9 +93,9 @@ def _bill(record: ExecutionRecord) -> str:
             number(line.requests),
             number(line.input_tokens),
             number(line.output_tokens),
-            usd(line.cost_usd),
+            usd(line.cost_usd, digits),
         )
-        for line in by_team_role_and_model(record.bill)
+        for line in lines
     ]
     table = _table(("Team", "Role", "Model", "Calls >", "Tokens in >", "Tokens out >", "USD >"), rows)
     lost = lost_words(record.lost)
@@ -131,6 +133,8 @@ def _round_facts(one: RoundRecord) -> Iterator[str]:
     if one.judgment:
         verdict = "go on" if one.judgment.should_continue else "stop"
         yield f"Judgment: {verdict} ({one.judgment.confidence_score:.2f}): {_inline(one.judgment.reasoning)}"
+    for used in one.tools:
+        yield _inline(used.whole_words)
     if one.seconds is not None:
         yield f"Time: {_seconds(one.seconds)}"
 

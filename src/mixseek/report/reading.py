@@ -26,7 +26,15 @@ from mixseek.records import (
     order_standings,
     seconds_between,
 )
-from mixseek.report.record import ExecutionLine, ExecutionRecord, MemberCall, RoundRecord, Status, TeamRecord
+from mixseek.report.record import (
+    ExecutionLine,
+    ExecutionRecord,
+    MemberCall,
+    RoundRecord,
+    Status,
+    TeamRecord,
+    ToolsUsed,
+)
 from mixseek.storage.beginning import BEGINNINGS
 from mixseek.storage.executions import ExecutionRows, StoredBest, StoredExecution, StoredExecutions
 from mixseek.storage.journal import Journal, JournalEvent, StartedRun, ToolResult
@@ -242,6 +250,7 @@ class _Kept:
     shortages: Mapping[str, str] = field(default_factory=dict)
     """What budgets could not pay for that ended teams in the middle of a round."""
     members: Mapping[_Place, tuple[MemberCall, ...]] = field(default_factory=dict)
+    tools: Mapping[_Place, tuple[ToolsUsed, ...]] = field(default_factory=dict)
     open_rounds: Mapping[_Place, RoundRecord] = field(default_factory=dict)
     """Rounds as far as they came: when they began, and what was submitted."""
     bill: tuple[ModelUsage, ...] = ()
@@ -289,6 +298,7 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
         failures=_reasons(events, "TeamFailed"),
         shortages=_reasons(events, "TeamFinished"),
         members=_by_place(await journal.member_calls(execution_id)) if members else {},
+        tools=_tools_by_place(await journal.events(execution_id, kinds=("ToolFinished",))) if members else {},
     )
 
 
@@ -370,6 +380,18 @@ def _by_place(results: Iterable[ToolResult]) -> dict[_Place, tuple[MemberCall, .
         place = result.scope.team_id, result.scope.round_number
         places[place] = (*places.get(place, ()), _member_call(result))
     return places
+
+
+def _tools_by_place(events: Iterable[JournalEvent]) -> dict[_Place, tuple[ToolsUsed, ...]]:
+    used: dict[_Place, dict[str, ToolsUsed]] = {}
+    for event in events:
+        told = _told(event)
+        name, error = str(told["agent_name"]), told.get("error")
+        of_round = used.setdefault((str(event.team_id), int(told["round_number"])), {})
+        known = of_round.get(name) or ToolsUsed(agent_name=name)
+        more = {"calls": known.calls + 1, "failed": known.failed + (error is not None), "error": error or known.error}
+        of_round[name] = known.model_copy(update=more)
+    return {place: tuple(each.values()) for place, each in used.items()}
 
 
 def _member_call(result: ToolResult) -> MemberCall:
@@ -529,6 +551,7 @@ def _rounds(stored: ExecutionRows, kept: _Kept, bill: Iterable[ModelUsage]) -> d
         more = {
             "is_finished": place in board,
             "members": members.get(place, ()),
+            "tools": kept.tools.get(place, ()),
             "bill": tuple(bills.get(place, ())),
             "played_seconds": kept.played.get(place),
         }

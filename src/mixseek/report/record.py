@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from mixseek.amounts import limit_in
+from mixseek.amounts import counted, limit_in, number
 from mixseek.errors import would_fail_again
 from mixseek.records import (
     AttachmentInfo,
@@ -25,7 +25,16 @@ from mixseek.records import (
     seconds_between,
 )
 
-__all__ = ["ExecutionLine", "ExecutionRecord", "MemberCall", "RoundRecord", "Status", "TeamRecord", "has_ended"]
+__all__ = [
+    "ExecutionLine",
+    "ExecutionRecord",
+    "MemberCall",
+    "RoundRecord",
+    "Status",
+    "TeamRecord",
+    "ToolsUsed",
+    "has_ended",
+]
 
 Status = ExecutionStatus | Literal["interrupted", "unfinished"]
 """``interrupted``: it was stopped; ``unfinished``: nobody told of an end, since the run goes on or was killed."""
@@ -49,6 +58,28 @@ class MemberCall(MemberSubmission):
         return None if self.execution_time_ms is None else self.execution_time_ms / 1000
 
 
+class ToolsUsed(Record):
+    """How the tools of one member fared in a round: its answer looks the same where none of them worked."""
+
+    agent_name: str
+    calls: int = 0
+    failed: int = 0
+    error: str | None = None
+    """Why the last one failed that did."""
+
+    @property
+    def words(self) -> str:
+        """How many there were, and how many of them failed."""
+        failed = f", {number(self.failed)} failed" if self.failed else ""
+        return f"{counted(self.calls, 'tool call')}{failed}"
+
+    @property
+    def whole_words(self) -> str:
+        """The same with the member and the reason, in one line."""
+        reason = f": {' '.join(self.error.split())}" if self.error else ""
+        return f"member {self.agent_name}: {self.words}{reason}"
+
+
 class RoundRecord(Record):
     """One round of a team."""
 
@@ -66,6 +97,8 @@ class RoundRecord(Record):
     judgment: ImprovementJudgment | None = None
     members: tuple[MemberCall, ...] = ()
     """Every call of a member, in their order."""
+    tools: tuple[ToolsUsed, ...] = ()
+    """How the tools of each member fared that used any."""
     bill: tuple[ModelUsage, ...] = ()
     started_at: datetime | None = None
     ended_at: datetime | None = None

@@ -106,6 +106,12 @@ def test_a_team_is_told_the_pattern_or_what_its_author_wrote() -> None:
     assert worded.measure("", None).comment == "出典を書く; found: 0"
 
 
+@pytest.mark.parametrize("message", ["Cite three sources as [1].", "出典を書く。"])
+def test_the_full_stop_of_a_message_does_not_stand_in_the_middle_of_the_comment(message: str) -> None:
+    worded = RegularExpression(RegularExpressionOptions(pattern="x", message=message))
+    assert worded.measure("", None).comment == f"{message[:-1]}; found: 0"
+
+
 @pytest.mark.parametrize(
     ("submission", "options", "score"),
     [

@@ -71,7 +71,9 @@ class RegularExpression(CodeMetric[RegularExpressionOptions]):
             return Measured(nan, f"the pattern could not be searched for within {limit:g} s: write it shorter")
         score = 100 * self._share(count)
         told = self.options.message or f"pattern {self.options.pattern!r}: {self._wanted()}"
-        return Measured(score, f"matches: {count}, as wanted" if score == 100 else f"{told}; found: {count}")
+        # The sentence goes on, so the full stop of a message would stand in its middle.
+        short = f"{told.rstrip('.。．')}; found: {count}"
+        return Measured(score, f"matches: {count}, as wanted" if score == 100 else short)
 
     def _count(self, submission: str) -> int:
         limit = self.options.timeout_seconds
