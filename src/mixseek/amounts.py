@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 __all__ = [
     "amount_words",
+    "command_to_go_on",
     "cost_words",
     "counted",
     "larger_limit_words",
@@ -146,3 +147,13 @@ def larger_limit_words(reasons: Iterable[str]) -> str | None:
     # Room for the longest answer is most of what a call needs of these.
     shorter = ", or a smaller max_output_tokens" if {"max_cost_usd", "max_tokens"}.intersection(limits) else ""
     return f"with a larger limit{shorter}"
+
+
+def command_to_go_on(resume: str, reasons: Iterable[str]) -> str:
+    """How teams go on that ended for these reasons: with the limit as it is they would only fail again.
+
+    >>> command_to_go_on("mixseek resume last", ["no calls are left (max_requests of [budget])"])
+    'with a larger limit, mixseek resume last --accept-changes'
+    """
+    larger = larger_limit_words(reasons)
+    return f"{larger}, {resume} --accept-changes" if larger else resume

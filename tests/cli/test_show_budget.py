@@ -77,6 +77,9 @@ def test_an_execution_that_failed_at_its_budget_is_shown_with_what_lets_it_go_on
     [hint] = [line for line in shown.splitlines() if "mixseek resume" in line]
     changed = f"with a larger limit, or a smaller {shorter}" if shorter else "with a larger limit"
     assert hint == f"{changed}, {resume} lets the teams go on that failed"
+    _, _, refused = _run(capsys, "resume", "-w", place)
+    assert f" failed, {changed}, mixseek resume " in refused
+    assert " --accept-changes lets them go on" in refused
     file = tmp_path / "configs" / "orchestrator.toml"
     file.write_text(file.read_text().replace(budget, f"{budget}00"))
     assert _run(capsys, *resume.split()[1:])[0] == 0

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from mixseek.amounts import counted, larger_limit_words, number, spent_words, usd, usd_digits
+from mixseek.amounts import command_to_go_on, counted, number, spent_words, usd, usd_digits
 from mixseek.cli.board import print_board
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import (
@@ -117,10 +117,7 @@ def _going_on(record: ExecutionRecord, command: str) -> str:
     if not has_ended(record.status):
         return f"{command} goes on with it"
     reasons = [team.error for team in record.teams if team.error is not None and not would_fail_again(team.error)]
-    larger = larger_limit_words(reasons)
-    # With the limit as it is they would only fail again.
-    offered = f"{larger}, {command} --accept-changes" if larger else command
-    return f"{offered} lets the teams go on that failed"
+    return f"{command_to_go_on(command, reasons)} lets the teams go on that failed"
 
 
 def _print_scores(record: ExecutionRecord) -> None:

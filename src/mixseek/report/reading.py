@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar, get_args
 
+from mixseek.amounts import command_to_go_on
 from mixseek.errors import ConfigurationError, NotResumableError, StorageError, would_fail_again
 from mixseek.records import (
     LAST,
@@ -102,20 +103,19 @@ async def find_unfinished(workspace: Workspace) -> str:
     named = [line for line in lines if not line.names_no_file]
     failed = [line.execution_id for line in named if line.status in ("partial_failure", "failed")]
     able = await _first_that_can_go_on(workspace, failed)
-    more = (
-        f"; teams of {able} failed, mixseek resume {able} lets them go on" if able else ": mixseek history lists them"
-    )
+    more = ": mixseek history lists them" if able is None else f"; teams of {able[0]} failed, {able[1]} lets them go on"
     raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")
 
 
-async def _first_that_can_go_on(workspace: Workspace, execution_ids: Sequence[str]) -> str | None:
-    """The first of them whose calls were not pruned, and with a team that may fare better."""
+async def _first_that_can_go_on(workspace: Workspace, execution_ids: Sequence[str]) -> tuple[str, str] | None:
+    """The first of them whose calls were not pruned, and with a team that may fare better; and how it goes on."""
     async with Journal(workspace.journal) as journal:
         for each in execution_ids:
             kept = await _if_readable(_read_journal(journal, each, members=False), _Kept())
-            may_fare_better = not kept.failures or not all(map(would_fail_again, kept.failures.values()))
+            reasons = [reason for reason in kept.failures.values() if not would_fail_again(reason)]
+            may_fare_better = reasons or not kept.failures
             if may_fare_better and await _if_readable(journal.pruned_at(each), None) is None:
-                return each
+                return each, command_to_go_on(f"mixseek resume {each}", reasons)
     return None
 
 
