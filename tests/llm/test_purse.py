@@ -349,6 +349,20 @@ async def test_the_time_of_a_budget_counts_what_other_processes_played() -> None
     purses.stop()
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_nobody_is_told_of_the_time_of_a_run_that_is_over(*, is_over: bool) -> None:
+    told: list[LowPurse] = []
+    purses = _purses(told, max_seconds=100)
+    purses.played[None] = 79.99
+    purses.start()
+    if is_over:
+        purses.stop()
+
+    await asyncio.sleep(0.1)
+
+    assert [low.limit for low in told] == ([] if is_over else ["max_seconds"])
+
+
 async def test_rounds_of_another_process_teach_what_rounds_of_this_one_would() -> None:
     now = [0.0]
     played, resumed = (
