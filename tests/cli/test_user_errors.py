@@ -109,6 +109,12 @@ def no_key(place: Place) -> None:
 
 
 @mistake(*EXEC)
+def no_address(place: Place) -> None:
+    place.environ.delenv("VLLM_BASE_URL", raising=False)
+    place.change(TEAM, "loopback:leader-a", "vllm:qwen3")
+
+
+@mistake(*EXEC)
 def wrong_key(place: Place) -> None:
     place.server.fault(401)
 
@@ -826,6 +832,12 @@ def budget_in_the_wrong_table(place: Place) -> None:
 @mistake(*EXEC)
 def team_budget_key_typo(place: Place) -> None:
     place.add(TEAM, "\n[team.budget]\nmax_token = 1\n")
+
+
+@mistake("config", "validate", ORCHESTRATOR)
+def price_of_a_misspelt_model(place: Place) -> None:
+    place.add(ORCHESTRATOR, '[prices."loopback:leeder-a"]\ninput_usd_per_million = 1\noutput_usd_per_million = 2\n')
+    place.shows_answer = True
 
 
 @mistake(*EXEC)
