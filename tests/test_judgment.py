@@ -85,6 +85,30 @@ def test_a_gain_has_to_be_more_than_nothing_when_none_is_named() -> None:
 
 def test_after_a_round_without_a_score_a_team_goes_on() -> None:
     assert decided([50, None], target_score=90, plateau_rounds=1) == (True, None)
+    assert decided([50, 50, None], min_rounds=3, plateau_rounds=1) == (True, None), "the plateau before it"
+
+
+@pytest.mark.parametrize(
+    ("scores", "settings", "words"),
+    [
+        ([95, 80], {"target_score": 90}, "score 95.00 of round 1 reaches the target 90"),
+        ([80, 95], {"target_score": 90}, "score 95.00 reaches the target 90"),
+        ([70, 70], {"plateau_rounds": 1}, "1 round without a gain of more than 0"),
+        ([70, 70, 71], {"plateau_rounds": 2, "plateau_min_gain": 2}, "2 rounds without a gain of more than 2"),
+        ([70, 71, 72, 73, 74], {}, "round 5 is the last of 5"),
+    ],
+)
+def test_a_rule_says_what_it_goes_by(scores: list[float], settings: dict[str, float], words: str) -> None:
+    rules = JudgmentSettings.model_validate(settings)
+    decision = decide_by_rule(rounds(*scores), rules, min_rounds=2, max_rounds=5)
+    assert decision.judgment.reasoning == words
+
+
+def test_what_cannot_be_paid_for_ends_a_team_below_min_rounds_too_but_is_not_told_where_a_rule_ends_it() -> None:
+    early = decide_by_rule(rounds(50), JudgmentSettings(), min_rounds=2, max_rounds=5, shortage="no money")
+    assert (early.exit_reason, early.judgment.reasoning) == ("budget_exhausted", "no money")
+    last = decide_by_rule(rounds(50), JudgmentSettings(), min_rounds=1, max_rounds=1, shortage="no money")
+    assert last.exit_reason == "max_rounds_reached"
 
 
 def test_where_no_rule_speaks_the_model_is_asked_if_there_is_one() -> None:
@@ -98,7 +122,9 @@ def test_where_no_rule_speaks_the_model_is_asked_if_there_is_one() -> None:
 def test_after_the_last_round_the_model_is_asked_only_for_the_record(asked: bool) -> None:
     settings = JudgmentSettings(model="scripted:judgment", judge_on_final_round=asked)
     last = decide_by_rule(rounds(50, 60), settings, min_rounds=1, max_rounds=2)
-    assert Judgment(settings, ModelHub()).asks_model(last) is asked
+    judgment = Judgment(settings, ModelHub())
+    assert judgment.asks_model(last) is asked
+    assert judgment.asks_model(UNDECIDED), "after a round that is not the last"
 
 
 def test_an_opinion_ends_a_team_but_never_outlives_the_last_round() -> None:
