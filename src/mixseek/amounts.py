@@ -22,6 +22,7 @@ __all__ = [
 
 _FEWEST_DIGITS: Final = 2
 _UNITS: Final = {"max_cost_usd": "USD", "max_tokens": "token", "max_requests": "call", "max_seconds": "second"}
+_LONGEST_ANSWER: Final = "max_output_tokens (or max_tokens of an agent that has it)"
 _BUDGET: Final = re.compile(r"\((max_\w+) of \[(?:team\.)?budget\]\)")
 """How a purse names the limit that was in the way."""
 
@@ -145,7 +146,7 @@ def larger_limit_words(reasons: Iterable[str]) -> str | None:
     if not limits or None in limits:
         return None
     # Room for the longest answer is most of what a call needs of these.
-    shorter = ", or a smaller max_output_tokens" if {"max_cost_usd", "max_tokens"}.intersection(limits) else ""
+    shorter = f", or a smaller {_LONGEST_ANSWER}" if {"max_cost_usd", "max_tokens"}.intersection(limits) else ""
     return f"with a larger limit{shorter}"
 
 

@@ -63,8 +63,18 @@ def test_a_place_where_nothing_can_be_written_is_told_before_a_model_is_called(w
     assert not (workspace / "mixseek.db").exists()
 
 
-def test_a_report_that_cannot_be_written_costs_no_result(workspace: Path) -> None:
+def test_a_file_in_the_place_of_the_reports_is_told_before_a_model_is_called(workspace: Path) -> None:
     (workspace / "reports").write_text("a file where a directory should be")
+    played = play(workspace, "--report")
+    assert played.returncode == 2
+    [problem] = json.loads(played.stdout)["error"]["problems"]
+    assert problem["file"] == str(workspace / "reports")
+    assert "needs a directory there: move it away" in problem["message"]
+    assert not (workspace / "mixseek.db").exists()
+
+
+def test_a_report_that_cannot_be_written_costs_no_result(workspace: Path) -> None:
+    (workspace / "reports").symlink_to(workspace / "nowhere" / "to be found")
     played = play(workspace, "--report")
     assert played.returncode == 1
     assert json.loads(played.stdout)["best_score"] > 0

@@ -65,7 +65,10 @@ def test_a_run_whose_budget_paid_for_no_round_tells_where_it_went(
     assert ["Team", "A", "1", "leader", "1"] in [line.split()[:5] for line in bill]
 
 
-@pytest.mark.parametrize(("budget", "shorter"), [("max_requests = 2", ""), ("max_tokens = 8900", "max_output_tokens")])
+@pytest.mark.parametrize(
+    ("budget", "shorter"),
+    [("max_requests = 2", ""), ("max_tokens = 8900", "max_output_tokens (or max_tokens of an agent that has it)")],
+)
 def test_an_execution_that_failed_at_its_budget_is_shown_with_what_lets_it_go_on(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str], budget: str, shorter: str
 ) -> None:

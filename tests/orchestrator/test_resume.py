@@ -424,6 +424,30 @@ async def test_what_changed_is_told_and_nothing_is_asked(tmp_path: Path, scripte
         await resumed(arena)
 
 
+async def test_a_workspace_that_is_reached_by_another_path_is_the_one_a_run_was_begun_in(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    real, other = tmp_path / "real", tmp_path / "other"
+    real.mkdir()
+    other.symlink_to(real)
+    (real / "noting.py").write_text('def note(word: str) -> str:\n    """Note a word."""\n    return word\n')
+    arena = Arena(
+        other,
+        scripted.base_url,
+        [Team("alpha", member='functions = ["noting:note"]')],
+        orchestrator=f"{ROUNDS}{NO_RETRIES}",
+    )
+    arena.script(scripted)
+    scripted.fault(401, model="judge")
+    await begun(arena)
+    scripted.clear_faults()
+
+    again = load_orchestrator_settings("configs/orchestrator.toml", real)
+    summary = await Orchestrator(again).resume(ID)
+
+    assert summary.failed_teams_info == []
+
+
 async def test_more_time_and_more_tries_for_a_model_pay_for_no_answer_again(
     tmp_path: Path, scripted: ModelServer
 ) -> None:

@@ -71,8 +71,8 @@ def test_labels_do_not_lie_on_each_other_nor_outside() -> None:
 
 
 def test_beside_a_line_stands_the_teams_best_score_wherever_it_ends() -> None:
-    chart = lines_of([70.0, 90.0, None, 80.0], [60.0, 50.0])
-    assert {label.text for label in chart.labels} == {"Team t0 90.00", "Team t1 60.00"}
+    chart = lines_of([70.0, 90.0, None, 80.0], [50.0, 60.0])
+    assert {label.text for label in chart.labels} == {"Team t0 best 90.00", "Team t1 60.00"}
 
 
 def test_a_narrow_chart_has_no_labels_beside_its_lines() -> None:

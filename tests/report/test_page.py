@@ -71,7 +71,7 @@ def test_a_failure_is_told_at_the_leader_board_and_at_its_place() -> None:
 def test_the_chart_gives_each_team_the_score_of_the_leader_board() -> None:
     chart = words(make_record(make_team("a", [71.5, 84.25, 60.0]), make_team("b", [80.0, 55.0])))
     legend = chart.partition("Score by round")[2].partition("All scores as a table")[0]
-    assert "Team a 84.25 Team b 80.00 Beside a team's name stands its best score." in legend
+    assert "Team a best 84.25 Team b best 80.00 Beside a team's name stands its best score." in legend
 
 
 def test_costs_in_one_table_have_the_digits_of_the_smallest() -> None:

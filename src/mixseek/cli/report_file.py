@@ -8,7 +8,7 @@ import typer
 
 from mixseek.cli.answer_file import writable_file
 from mixseek.cli.output import warn
-from mixseek.errors import MixSeekError
+from mixseek.errors import ConfigurationError, MixSeekError, Problem
 from mixseek.workspace import Workspace
 
 __all__ = ["ReportFile", "ReportFileOption", "ReportOption", "report_file"]
@@ -45,4 +45,12 @@ def report_file(workspace: Workspace, is_wanted: bool, given: Path | None) -> Re
     """Where a report is wanted, if it is, or a ConfigurationError if nothing can be written there."""
     if given is not None:
         return ReportFile(workspace, writable_file(given, "--report-file"))
+    if is_wanted:
+        _try_directory(workspace.reports)
     return ReportFile(workspace, None) if is_wanted else None
+
+
+def _try_directory(reports: Path) -> None:
+    """Refuse a place where no report can be; a workspace that cannot be written at all is told of by its stores."""
+    if reports.exists() and not reports.is_dir():
+        raise ConfigurationError(Problem("is a file, and --report needs a directory there: move it away", str(reports)))

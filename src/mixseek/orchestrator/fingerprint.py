@@ -99,8 +99,8 @@ def _short(value: Any) -> str:
 def _changed(part: str, was: str | None, now_is: str | None) -> Problem:
     if part == "mixseek":
         return Problem(f"was {was}, is {now_is}", part)
-    words = "is new" if was is None else "is gone" if now_is is None else "has changed"
-    return Problem(words, part)
+    gone = "is gone, or nothing names it any more"
+    return Problem("is new" if was is None else gone if now_is is None else "has changed", part)
 
 
 # --- files and modules ------------------------------------------------------------------------------------------------
@@ -127,7 +127,13 @@ def _is_file(workspace: Workspace, name: str) -> bool:
 
 
 def _name_of(file: Path, workspace: Workspace) -> str:
-    return str(file.relative_to(workspace.root)) if file.is_relative_to(workspace.root) else str(file)
+    return str(_within(file, workspace) or file)
+
+
+def _within(file: Path, workspace: Workspace) -> Path | None:
+    """Its name in the workspace, which is the same by whatever path that is reached; None for one that is elsewhere."""
+    roots = (workspace.root, workspace.root.resolve())
+    return next((file.relative_to(root) for root in roots if file.is_relative_to(root)), None)
 
 
 def _modules(configured: RunSettings) -> set[str]:
@@ -160,7 +166,7 @@ def _hashed_module(name: str, workspace: Workspace) -> tuple[str, str]:
     file = Path(getattr(sys.modules.get(name), "__file__", None) or "/")
     if not file.is_file():
         return f"module {name}", _hash_of(_versions(name))
-    if file.is_relative_to(workspace.root):
+    if _within(file, workspace) is not None:
         return f"file {_name_of(file, workspace)}", _hash_of_file(file)
     return f"module {name}", _hash_of([_hash_of_file(file), *_versions(name)])
 

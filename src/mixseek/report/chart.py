@@ -50,6 +50,11 @@ class Line:
         """The best score, which is the team's on the leader board."""
         return max(point.score for point in self.points)
 
+    @property
+    def best_words(self) -> str:
+        """The best score as it stands beside the end of the line, which may lie elsewhere."""
+        return f"{'' if self.points[-1].score == self.best else 'best '}{show_score(self.best)}"
+
 
 @dataclass(frozen=True)
 class Label:
@@ -240,7 +245,8 @@ def _labels(lines: Sequence[Line], right: float, top: float, bottom: float) -> t
 
 
 def _label(line: Line) -> str:
-    return f"{shorten(line.team.team_name, 17)} {show_score(line.best)}"
+    score = line.best_words
+    return f"{shorten(line.team.team_name, 22 - len(score))} {score}"
 
 
 def shorten(text: str, width: int) -> str:
