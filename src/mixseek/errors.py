@@ -282,6 +282,11 @@ class SubmissionError(RunError):
 class EvaluationError(RunError):
     """A submission could not be scored; this is a state of its own and never a zero."""
 
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        """Whether the same submission may be scored another time."""
+
 
 class SandboxError(RunError):
     """A sandbox failed, not the code that was to run in it."""

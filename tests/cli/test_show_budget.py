@@ -44,11 +44,17 @@ def test_a_run_that_its_budget_ended_prints_its_bill_by_team_round_and_role(
     assert "Bill by team, round and role\n  Team A (a), round 1, leader: 1 call, " in out
     assert "  Team A (a), round 2, evaluator: 3 calls, " in out
     assert "89 % of the run's budget is used: 8 of 9 calls" in err
+    hint, command = err.splitlines()[-2:]
+    assert hint == "mixseek: with a larger limit, teams that ended at their budget go on with this:"
+    assert command.startswith("  mixseek resume ")
 
     code, shown, _ = _run(capsys, "show", "-w", place)
     assert code == 0
     bill = shown.partition("\nBill\n")[2].splitlines()
     assert ["Team", "A", "1", "evaluator", "3"] in [line.split()[:5] for line in bill]
+    file = tmp_path / "configs" / "orchestrator.toml"
+    file.write_text(file.read_text().replace("max_requests = 9", "max_requests = 90"))
+    assert _run(capsys, *command.split()[1:])[0] == 0
     log = tmp_path / "logs" / "mixseek.log"
     assert "WARNING" in next(line for line in log.read_text().splitlines() if "8 of 9 calls" in line)
 

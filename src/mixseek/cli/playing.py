@@ -14,7 +14,7 @@ from mixseek.cli.live import showing
 from mixseek.cli.output import Format, warn
 from mixseek.cli.progress import Progress
 from mixseek.cli.report_file import ReportFile
-from mixseek.cli.summary import print_summary, tell_of_failures, tell_of_interruption
+from mixseek.cli.summary import print_summary, tell_of_interruption, tell_who_can_go_on
 from mixseek.config.manager import RunSettings, prices_of_nobody
 from mixseek.errors import StorageError
 from mixseek.events import Listener
@@ -95,8 +95,7 @@ def leave_with(played: Played, wanted: Wanted, redactor: Redactor) -> NoReturn:
     if summary.interrupted:
         tell_of_interruption(summary, has_begun=has_begun, workspace=given)
         leave_interrupted()
-    if summary.failed_teams_info:
-        tell_of_failures(summary, workspace=given)
+    tell_who_can_go_on(summary, workspace=given)
     raise typer.Exit(exit_code(summary, is_written=is_written and is_told))
 
 

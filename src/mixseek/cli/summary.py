@@ -14,7 +14,7 @@ from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
 from mixseek.redaction import Redactor
 from mixseek.report.summing import by_model, by_team_round_and_role, lost_words
 
-__all__ = ["print_summary", "tell_of_failures", "tell_of_interruption"]
+__all__ = ["print_summary", "tell_of_interruption", "tell_who_can_go_on"]
 
 Scores = Mapping[str, Mapping[int, float | None]]
 """For each team the scores of its rounds by their number."""
@@ -52,10 +52,13 @@ def tell_of_interruption(summary: ExecutionSummary, *, has_begun: bool, workspac
     warn(_command("resume", summary, workspace))
 
 
-def tell_of_failures(summary: ExecutionSummary, *, workspace: str | None = None) -> None:
-    """Say on standard error how teams that failed can go on, where that could change anything."""
+def tell_who_can_go_on(summary: ExecutionSummary, *, workspace: str | None = None) -> None:
+    """Say on standard error how teams go on that failed or ended at their budget, where that could change anything."""
     reasons = [each.error_message for each in summary.failed_teams_info if not would_fail_again(each.error_message)]
     if not reasons:
+        if any(entry.exit_reason == "budget_exhausted" for entry in summary.team_results):
+            warn("mixseek: with a larger limit, teams that ended at their budget go on with this:")
+            warn(f"{_command('resume', summary, workspace)} --accept-changes")
         return
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
     # With the limit as it is they would only fail again.

@@ -26,6 +26,7 @@ from mixseek.crash_points import reach
 from mixseek.errors import (
     BudgetExhaustedError,
     ConfigurationError,
+    EvaluationError,
     MixSeekError,
     ModelError,
     NoResultError,
@@ -814,9 +815,11 @@ def _could_not_be_stored(error: BaseException) -> bool:
 
 
 def _worth_another_try(error: BaseException) -> bool:
-    """Whether the same could go well the next time: a wrong key or a spent limit will not."""
-    told = next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
-    return told is None or told.retryable
+    """Whether the same could go well the next time: a wrong key, a spent limit or a mistake in code will not."""
+    found = (
+        next((one for one in _causes(error) if isinstance(one, kind)), None) for kind in (ModelError, EvaluationError)
+    )
+    return all(one is None or one.retryable for one in found)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
