@@ -67,6 +67,16 @@ async def test_why_a_call_needs_so_much_is_told_of_calls_and_rounds_but_not_wher
     assert why not in str(refused.value)
 
 
+async def test_whose_call_needs_so_much_is_told_where_it_is_that_of_another_team() -> None:
+    purses = _purses(max_tokens=2_000)
+    for team_id, bound in (("small", 50), ("large", 1_700)):
+        await purses.begin_round(team_id)
+        (await purses.reserve(team_id, _tokens(bound), f"{bound} tokens for an answer")).settle(_tokens(100))
+        purses.round_finished(team_id)
+    assert "with 1700 tokens for an answer, which another team asks (" in (purses.shortage("small") or "")
+    assert "with 1700 tokens for an answer (" in (purses.shortage("large") or "")
+
+
 async def test_whoever_waits_is_refused_when_nothing_is_on_its_way_any_more() -> None:
     purses = _purses(max_tokens=100)
     first = await purses.reserve("a", _tokens(80))

@@ -356,7 +356,9 @@ class Purse:
         needed = committed + self._expects(team) + largest
         if self._has_room_for(needed):
             return None
-        return self._words(needed, "another round", max(beside, key=lambda one: _size(one.largest)).largest_is)
+        needing = max(beside, key=lambda one: _size(one.largest))
+        whose = "" if needing is team or not needing.largest_is else ", which another team asks"
+        return self._words(needed, "another round", f"{needing.largest_is}{whose}")
 
     def _finish_round(self, team_id: str) -> None:
         """What was used after a round was finished, by its judgment, belongs to it; one that failed is begun again."""
