@@ -186,7 +186,8 @@ def test_a_team_without_an_answer_says_why_and_exits_with_2(run: Run, workspace:
 def test_a_team_is_scored_by_a_reference_answer(run: Run, workspace: Path, server: ModelServer) -> None:
     (workspace / "configs" / "evaluator.toml").write_text('[[metrics]]\nname = "NumericAnswer"\n')
     server.on("leader-a", [None, "It is 42."])
-    assert "needs a reference answer" in run("team", "task", "-c", TEAM, "--evaluate").err
+    told = run("team", "task", "-c", TEAM, "--evaluate").err
+    assert "'NumericAnswer' needs a reference answer: give it with --reference\n" in told
     assert run("team", "task", "-c", TEAM, "--evaluate", "--reference", "42", "-f", "json").json["score"] == 100
 
 
@@ -464,7 +465,7 @@ def test_without_a_finite_number_there_is_no_overall_score(run: Run, workspace: 
         (["q", "a", "--file", "a.md"], "the submission is given twice: as an argument and with --submission-file"),
         (["q", "--file", "missing.md"], "--submission-file 'missing.md': does not exist"),
         (["q", "a", "-c", TEAM], "is a team file: give an evaluator or an orchestrator file"),
-        (["q", "a", "-c", "configs/needs.toml"], "needs a reference answer"),
+        (["q", "a", "-c", "configs/needs.toml"], "give it as reference, on the command line with --reference"),
         (["q", "a", "-c", "configs/keyless.toml"], "configs/keyless.toml: default_model: no key for the models of"),
     ],
 )

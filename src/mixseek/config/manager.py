@@ -732,9 +732,11 @@ class ConfigurationManager:
     def _tell_missing_references(self, evaluator: EvaluatorSettings, findings: _Findings) -> None:
         """Metrics without the reference they need; before a run only worth a note, since a task may bring it."""
         heard = findings.problems if findings.for_a_run else findings.notes
+        remedy = f"give it with {self._options.get(ORCHESTRATOR.name, {}).get('reference', 'the task')}"
+        if not self._given.teams:  # else there is no such file
+            remedy = f"set reference in the orchestrator file, or {remedy}"
         for number in metrics_that_need_a_reference(evaluator, self._around):
             name = evaluator.metrics[number].name
-            remedy = "set reference in the orchestrator file, or give it with the task"
             told = f"{name!r} needs a reference answer: {remedy}"
             heard.append(Problem(told, self.file_of(evaluator), f"metrics[{number}]"))
 

@@ -77,6 +77,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _DIGITS_OF_A_SCORE = 9
 _LONG = 50_000
+_NO_REFERENCE = "needs a reference answer: give it as reference, on the command line with --reference"
 _NOT_OWN = ("mixseek", "builtins", "abc")
 """Where the classes come from that metrics of others are made of."""
 
@@ -288,7 +289,7 @@ class Evaluator:
 
 def _reference_fault(weighed: _Weighed, reference: str | None) -> str | None:
     if reference is None:
-        return "needs a reference answer: give it with the task" if weighed.needs_reference else None
+        return _NO_REFERENCE if weighed.needs_reference else None
     return weighed.options.reference_fault(reference) if weighed.options else None
 
 
