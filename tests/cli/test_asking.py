@@ -396,6 +396,22 @@ def test_ctrl_c_ends_the_wait(member: str, workspace: Path, server: ModelServer)
 # --- evaluate ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_metric_that_measures_a_bare_number_is_told_what_to_return(run: Run, workspace: Path) -> None:
+    (workspace / "bare.py").write_text(
+        "from mixseek.evaluator.metrics import CodeMetric, MetricOptions\n\n\n"
+        "class Bare(CodeMetric):\n"
+        "    Options = MetricOptions\n\n"
+        "    def measure(self, submission, reference):\n"
+        "        return 55\n"
+    )
+    (workspace / "configs/evaluator.toml").write_text(
+        '[[metrics]]\nname = "Bare"\n[custom_metrics]\nBare = { path = "bare.py", class = "Bare" }\n'
+    )
+    ran = run("evaluate", "q", "a")
+    told = "metric 'Bare' could not score: measure has to return Measured(score, comment), and it returned int"
+    assert (ran.code, ran.err) == (2, f"mixseek: {told}\n")
+
+
 def test_a_metric_of_ones_own_that_fails_is_told_once_with_its_line(run: Run, workspace: Path) -> None:
     (workspace / "failing.py").write_text(
         "from mixseek.evaluator.metrics import BaseMetric\n\n\n"
