@@ -206,6 +206,8 @@ class _Findings:
     """Whether somebody read the same files before, and warned of what is only worth a warning."""
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
+    """Files given in Python that were told not to exist: what names them then need not be told again."""
 
     def raise_problems(self) -> None:
         if self.problems:
@@ -303,6 +305,7 @@ class ConfigurationManager:
             return {"config": str(self._existing(team))}
         except MissingFileError as error:
             findings.problems += error.problems
+            findings.missing.add(str(team))
             return {"config": str(team)}
 
     def load_team_settings(self, path: Path | str) -> TeamSettings:
@@ -788,7 +791,7 @@ class ConfigurationManager:
 
     def _referred(self, given: Any, place: Place, findings: _Findings) -> Path | None:
         """The file a setting names; a missing one is a problem of the place that names it."""
-        if not isinstance(given, str) or not given.strip():
+        if not isinstance(given, str) or not given.strip() or given in findings.missing:
             return None
         file = referred_file(self.workspace, given)
         if file is None:
