@@ -156,7 +156,8 @@ async def test_a_model_that_cannot_decide_lets_the_team_go_on_and_says_why() -> 
 
 
 @pytest.mark.parametrize(
-    ("model", "sent"), [("openai:gpt-5-mini", None), ("openai:o3", None), ("openai:gpt-4o", 0.0), ("openai:gpt-5.1", 0.0)]
+    ("model", "sent"),
+    [("openai:gpt-5-mini", None), ("openai:o3", None), ("openai:gpt-4o", 0.0), ("openai:gpt-5.1", 0.0)],
 )
 def test_the_usual_temperature_is_left_out_without_a_warning_where_a_model_takes_none(
     model: str, sent: float | None, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder

@@ -74,7 +74,7 @@ def _drop(connection: JournalConnection, journal: Path, execution_id: str) -> No
             "UPDATE tool_results SET result = NULL WHERE execution_id = ? AND role <> 'leader'", (execution_id,)
         )
         _shorten_members_results(connection, execution_id)
-        connection.execute(f"DELETE FROM prompts WHERE execution_id = ? AND NOT {_OF_JUDGES}", (execution_id,))
+        connection.execute(_DROP_PROMPTS, (execution_id,))
         # The same judges are found again by the same words, which hold the time and the nonce of the first time.
         connection.execute("UPDATE prompts SET text = '\"\"' WHERE execution_id = ?", (execution_id,))
         now = utc_now().isoformat(timespec="microseconds")
@@ -107,7 +107,8 @@ def _size(journal: Path) -> int:
 
 _DROP_BODIES = """
     UPDATE calls SET request = NULL, answer = CASE role WHEN 'evaluator' THEN answer END WHERE execution_id = ?"""
-_OF_JUDGES = "role IN ('evaluator', 'evaluator_with_reference')"
+_DROP_PROMPTS = """
+    DELETE FROM prompts WHERE execution_id = ? AND role NOT IN ('evaluator', 'evaluator_with_reference')"""
 _MEMBERS_RESULTS = "SELECT id, result FROM tool_results WHERE execution_id = ? AND role = 'leader'"
 # A later end counts: an execution that was resumed is as old as its last end, and has none while it goes on.
 _PRUNABLE = """
