@@ -96,11 +96,11 @@ async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]
             raise
         if limit.expired():
             return _failure(config, f"no answer within {config.timeout_seconds} s", "TIMEOUT")
-        words = f"{in_words(error)}{_place_in(member, error)}"
-        # The event tells it to whoever watches; the log has the traceback.
-        told = "member %r of team %r failed: %s"
-        logger.warning(told, config.name, context["team_id"], words, exc_info=True, extra={"is_told": True})
-        return _failure(config, words, type(error).__name__)
+        place = _place_in(member, error)
+        # The event tells it to whoever watches. The reason is in the traceback, which holds no word of an answer.
+        told = "member %r of team %r failed%s"
+        logger.warning(told, config.name, context["team_id"], place, exc_info=True, extra={"is_told": True})
+        return _failure(config, f"{in_words(error)}{place}", type(error).__name__)
     if not isinstance(result, MemberAgentResult):
         return _failure(config, f"it gave no MemberAgentResult but {type(result).__name__}", "TypeError")
     return result
