@@ -9,7 +9,7 @@ from mixseek.config.schema import JudgmentSettings
 from mixseek.judgment import UNDECIDED, Judgment, decide_by_rule, settle
 from mixseek.llm import ModelHub
 from mixseek.records import ImprovementJudgment, RoundState, utc_now
-from mixseek.testing import Match, ModelCall, scripted
+from mixseek.testing import Match, ModelCall, ModelServer, scripted
 
 
 def rounds(*scores: float | None) -> list[RoundState]:
@@ -153,6 +153,25 @@ async def test_a_model_that_cannot_decide_lets_the_team_go_on_and_says_why() -> 
         judgment = await Judgment(settings, ModelHub()).ask("履歴", 5)
     assert (judgment.should_continue, judgment.confidence_score) == (True, 0.0)
     assert judgment.reasoning.startswith("the judgment failed, so the team goes on: ")
+
+
+@pytest.mark.parametrize(
+    ("model", "sent"),
+    [("openai:gpt-5-mini", None), ("openai:o3", None), ("openai:gpt-4o", 0.0), ("openai:gpt-5.1", 0.0)],
+)
+def test_the_usual_temperature_is_left_out_without_a_warning_where_a_model_takes_none(
+    model: str, sent: float | None, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    opinion = {"reasoning": "so", "should_continue": True, "confidence_score": 0.8}
+    with ModelServer() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "x")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        server.on(model.removeprefix("openai:"), lambda _: opinion)
+        judged = asyncio.run(Judgment(JudgmentSettings(model=model), ModelHub()).ask("history", 20))
+        [request] = server.requests
+    assert judged.model_dump() == opinion
+    assert request.body.get("temperature") == sent
+    assert [str(each.message) for each in recwarn if "Sampling" in str(each.message)] == []
 
 
 async def test_a_judgment_that_takes_too_long_lets_the_team_go_on() -> None:

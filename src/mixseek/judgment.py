@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
-from pydantic_ai import UserContent
+from pydantic_ai import ModelSettings, UserContent
+from pydantic_ai.models import Model
 
 from mixseek.amounts import counted
 from mixseek.config.schema import JudgmentSettings
 from mixseek.errors import ModelError
-from mixseek.llm import ModelHub, PatientTimeout, ask, described, model_settings
+from mixseek.llm import ModelHub, PatientTimeout, ask, described, model_settings, takes_temperature
 from mixseek.records import ExitReason, ImprovementJudgment, RoundState
 from mixseek.templating import JAPANESE, Texts
 
@@ -92,13 +93,20 @@ class Judgment:
                     prompt=prompt,
                     beside=self._beside,
                     instructions=self._instruction,
-                    settings=model_settings(self.settings),
+                    settings=self._model_settings(self._model),
                 )
         except TimeoutError:
             return go_on(f"the judgment took longer than {timeout_seconds:g} s, so the team goes on")
         except ModelError as error:
             return go_on(f"the judgment failed, so the team goes on: {error}")
         return ImprovementJudgment(**opinion.model_dump())
+
+    def _model_settings(self, model: Model) -> ModelSettings:
+        """As they were set; a temperature that nobody asked for is left out where it would only be warned of."""
+        settings = model_settings(self.settings)
+        if "temperature" not in self.settings.model_fields_set and not takes_temperature(model):
+            settings.pop("temperature", None)
+        return settings
 
 
 UNDECIDED = Decision(

@@ -6,25 +6,30 @@ may cancel the task it runs in, and it may let nothing cancel it.
 
 import asyncio
 import logging
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mixseek.amounts import counted
 
 __all__ = [
     "LET_GO_SECONDS",
     "LeavableThreads",
+    "Place",
     "a_loop_runs",
     "alone",
     "in_words",
     "is_anything_left",
     "is_for_us",
     "leave_behind",
+    "place_in",
     "run_and_leave",
     "text_of",
 ]
@@ -35,6 +40,8 @@ LET_GO_SECONDS = 5.0
 """The longest that is waited for what was cancelled: code that catches the cancellation may go on for ever."""
 
 T = TypeVar("T")
+_NOT_OWN = ("mixseek", "builtins", "abc")
+"""Where the classes come from that those of others are made of."""
 
 
 def is_for_us(error: BaseException) -> bool:
@@ -72,6 +79,26 @@ def text_of(error: BaseException) -> str:
         raise
     except BaseException:  # noqa: BLE001  # even this is a stranger's code
         return ""
+
+
+class Place(NamedTuple):
+    """A line of a stranger's code; the file is relative where it is in the workspace."""
+
+    file: Path
+    line: int
+
+
+def place_in(stranger: type, error: BaseException, root: Path | None) -> Place | None:
+    """The last line of a class's own files that was reached; None where it was in none of them."""
+    own = [one.__module__ for one in stranger.__mro__ if one.__module__.partition(".")[0] not in _NOT_OWN]
+    files = {getattr(sys.modules.get(module), "__file__", None) for module in own}
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    reached = [(Path(file), line) for file, line in places if file in files]
+    if not reached:
+        return None
+    file, line = reached[-1]
+    root = None if root is None else root.resolve()
+    return Place(file.relative_to(root) if root and file.is_relative_to(root) else file, line)
 
 
 async def alone(work: Callable[[], Awaitable[T]], name: str) -> T:

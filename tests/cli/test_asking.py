@@ -186,7 +186,8 @@ def test_a_team_without_an_answer_says_why_and_exits_with_2(run: Run, workspace:
 def test_a_team_is_scored_by_a_reference_answer(run: Run, workspace: Path, server: ModelServer) -> None:
     (workspace / "configs" / "evaluator.toml").write_text('[[metrics]]\nname = "NumericAnswer"\n')
     server.on("leader-a", [None, "It is 42."])
-    assert "needs a reference answer" in run("team", "task", "-c", TEAM, "--evaluate").err
+    told = run("team", "task", "-c", TEAM, "--evaluate").err
+    assert "'NumericAnswer' needs a reference answer: give it with --reference\n" in told
     assert run("team", "task", "-c", TEAM, "--evaluate", "--reference", "42", "-f", "json").json["score"] == 100
 
 
@@ -395,6 +396,22 @@ def test_ctrl_c_ends_the_wait(member: str, workspace: Path, server: ModelServer)
 # --- evaluate ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_metric_that_measures_a_bare_number_is_told_what_to_return(run: Run, workspace: Path) -> None:
+    (workspace / "bare.py").write_text(
+        "from mixseek.evaluator.metrics import CodeMetric, MetricOptions\n\n\n"
+        "class Bare(CodeMetric):\n"
+        "    Options = MetricOptions\n\n"
+        "    def measure(self, submission, reference):\n"
+        "        return 55\n"
+    )
+    (workspace / "configs/evaluator.toml").write_text(
+        '[[metrics]]\nname = "Bare"\n[custom_metrics]\nBare = { path = "bare.py", class = "Bare" }\n'
+    )
+    ran = run("evaluate", "q", "a")
+    told = "metric 'Bare' could not score: measure has to return Measured(score, comment), and it returned int"
+    assert (ran.code, ran.err) == (2, f"mixseek: {told}\n")
+
+
 def test_a_metric_of_ones_own_that_fails_is_told_once_with_its_line(run: Run, workspace: Path) -> None:
     (workspace / "failing.py").write_text(
         "from mixseek.evaluator.metrics import BaseMetric\n\n\n"
@@ -464,7 +481,7 @@ def test_without_a_finite_number_there_is_no_overall_score(run: Run, workspace: 
         (["q", "a", "--file", "a.md"], "the submission is given twice: as an argument and with --submission-file"),
         (["q", "--file", "missing.md"], "--submission-file 'missing.md': does not exist"),
         (["q", "a", "-c", TEAM], "is a team file: give an evaluator or an orchestrator file"),
-        (["q", "a", "-c", "configs/needs.toml"], "needs a reference answer"),
+        (["q", "a", "-c", "configs/needs.toml"], "give it as reference, on the command line with --reference"),
         (["q", "a", "-c", "configs/keyless.toml"], "configs/keyless.toml: default_model: no key for the models of"),
     ],
 )

@@ -137,7 +137,7 @@ def test_a_member_or_a_metric_that_ends_the_program_has_failed(ran: Ran, workspa
         f'{team.read_text()}[[team.members]]\nname = "m"\ntype = "custom"\nmodel = "loopback:m"\n{plugin}\n'
     )
     code, answer = ran("team", "task", "-c", "configs/agents/team-a.toml", "-f", "json")
-    assert (code, answer["members"][0]["error_message"]) == (0, "SystemExit: 3")
+    assert (code, answer["members"][0]["error_message"]) == (0, "SystemExit: 3 (leaving.py, line 6)")
     metric = '[[metrics]]\nname = "Gone"\n[custom_metrics]\nGone = {path = "leaving.py", class = "Gone"}\n'
     (workspace / "configs" / "evaluator.toml").write_text(metric)
     code, summary = ran("exec", "task", "-f", "json")

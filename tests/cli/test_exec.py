@@ -399,7 +399,7 @@ def test_help_tells_the_options_and_loads_no_model_code() -> None:
         assert option in ran.stdout
 
 
-def test_a_member_that_fails_is_told_and_its_traceback_is_in_the_log(
+def test_a_member_that_fails_is_told_once_with_its_line_and_its_traceback_is_in_the_log(
     server: ModelServerProcess, workspace: Path
 ) -> None:
     write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
@@ -415,8 +415,10 @@ def test_a_member_that_fails_is_told_and_its_traceback_is_in_the_log(
     team.write_text(team.read_text() + member)
     ran = _run(workspace, TASK)
     assert ran.returncode == 0
-    assert "a: member m failed: RuntimeError: out of order" in ran.stderr
+    told = [line for line in ran.stderr.splitlines() if "member" in line]
+    assert told == ["a: member m failed: RuntimeError: out of order (raising.py, line 4)"]
     log = (workspace / "logs" / "mixseek.log").read_text(encoding="utf-8")
+    assert "member 'm' of team 'a' failed (raising.py, line 4)\n" in log
     assert "raise RuntimeError('out of order')" in log
     assert "a: round 1 finished" in log
 

@@ -136,7 +136,8 @@ def test_a_reference_is_a_text_or_a_file(given: str, run: Run, server: ModelServ
     Path("reference.md").write_text("the capital is Tokyo\n")
     (workspace / "answer").write_text("the capital is Tokyo\n")
     server.on("leader-a", ["The capital is Tokyo"])
-    assert "'Similarity' needs a reference answer" in run("task").err
+    remedy = "set reference in the orchestrator file, or give it with --reference\n"
+    assert f"'Similarity' needs a reference answer: {remedy}" in run("task").err
     ran = run("task", "--reference", given, "-f", "json")
     assert json.loads(ran.out)["best_score"] == 100
 

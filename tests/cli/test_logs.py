@@ -16,7 +16,10 @@ import typer
 from mixseek.cli import logs, main
 from mixseek.cli.log_file import SharedLogFile
 from mixseek.cli.logs import LogFormat, LogLevel, LogOptions, takes_log_options
+from mixseek.errors import DatabaseLockedError
+from mixseek.redaction import Redactor
 from mixseek.testing import Match, ToolCall, scripted, write_workspace
+from mixseek.workspace import Workspace
 
 CANARIES = {
     "prompt": "canary-of-the-prompt",
@@ -216,3 +219,18 @@ def test_a_command_that_is_refused_leaves_no_log_behind(tmp_path: Path, capsys: 
     assert end.value.code == 2
     assert "orchestrator.team: unknown key" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["configs"]
+
+
+def test_the_console_tells_a_reason_of_our_own_once_and_without_the_name_of_its_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.start_logging(Workspace(tmp_path), Redactor([]))
+    for team, error in [("a", DatabaseLockedError("it is held")), ("b", DatabaseLockedError("it is held"))]:
+        logging.getLogger("mixseek.orchestrator").error("team %s could not be marked", team, exc_info=error)
+    logging.getLogger("mixseek.orchestrator").error("team c could not be marked", exc_info=OSError("no room"))
+    assert capsys.readouterr().err.splitlines() == [
+        "ERROR team a could not be marked: it is held",
+        "ERROR team b could not be marked: for the same reason",
+        "ERROR team c could not be marked: OSError: no room",
+    ]
+    assert _log(tmp_path).count("mixseek.errors.DatabaseLockedError: it is held") == 2

@@ -498,6 +498,23 @@ def database_damaged(place: Place) -> None:
 
 
 @mistake(*EXEC)
+def database_that_is_a_directory(place: Place) -> None:
+    (place.root / "mixseek.db").mkdir()
+
+
+@mistake(*EXEC, "--file", "notes.md")
+def attachments_that_are_a_file(place: Place) -> None:
+    place.write("notes.md", "What is known.")
+    place.write("attachments", "")
+
+
+@mistake("config", "validate")
+def configs_that_are_a_file(place: Place) -> None:
+    (place.root / "configs").rename(place.root / "moved")
+    place.write("configs", "")
+
+
+@mistake(*EXEC)
 def journal_damaged(place: Place) -> None:
     (place.root / "journal.db").write_bytes(b"no journal at all")
 

@@ -23,6 +23,7 @@ from mixseek.hindsight.whatif import StopRule, what_if
 from mixseek.report.deleting import delete_execution
 from mixseek.report.reading import list_executions, load_execution
 from mixseek.storage.journal import Journal
+from mixseek.storage.pruning import drop_bodies
 from mixseek.testing import ModelCall, ModelServer
 from mixseek.workspace import Workspace
 from soak import forked
@@ -123,6 +124,17 @@ def test_other_weights_cost_no_call_not_even_of_judges_of_the_execution_itself(
     assert [team.team_id for team in other.teams[:2]] == ["alpha", "beta"]
     assert [team.new_score for team in other.teams[:2]] == pytest.approx([73, 67.5])
     assert len(server.requests) == asked
+
+
+def test_the_same_judges_cost_no_call_after_the_execution_was_pruned(played: Arena, server: ModelServer) -> None:
+    workspace = Workspace.locate(played.root)
+    [line] = asyncio.run(list_executions(workspace))
+    drop_bodies(workspace.journal, [line.execution_id])
+    plan = asyncio.run(plan_rejudging(line.execution_id, _evaluator(played, SAME), played.root))
+    assert (plan.calls, plan.reused_calls) == (0, 4)
+    told = _rejudge(played, SAME)
+    assert [(team.old_score, team.new_score) for team in told.teams[:2]] == [(80, 80), (65, 65)]
+    assert (told.usage.requests, told.reused_calls, server.requests) == (0, 4, [])
 
 
 def test_other_weights_cost_no_call_of_a_team_that_failed_and_was_resumed(tmp_path: Path) -> None:

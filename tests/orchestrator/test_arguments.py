@@ -257,3 +257,10 @@ def test_a_mistake_is_not_told_as_a_consequence_of_something_else() -> None:
     with pytest.raises(ConfigurationError) as raised:
         mixseek.run("task", **given(teams=None))
     assert raised.value.__context__ is None
+
+
+def test_a_file_of_a_team_that_does_not_exist_is_told_once(tmp_path: Path) -> None:
+    write_workspace(tmp_path, teams=1)
+    with pytest.raises(ConfigurationError) as told:
+        mixseek.run("task", teams=["nope.toml"], workspace=tmp_path)
+    assert str(told.value) == "nope.toml: does not exist in the current directory or the workspace"

@@ -548,15 +548,18 @@ async def test_a_members_failure_is_told_to_the_leader_and_recorded(
     limit = "timeout_seconds = 1" if name == "Slow" else ""
     arena, played = await with_member(tmp_path, server, name, limit)
     assert both_teams_are_well(played)
-    assert [(each["status"], each["error_message"]) for each in given(arena)] == [("ERROR", words)] * 2
+    # Where a member's own code was reached, its line is told too.
+    told = re.compile(rf"{re.escape(words)}(?: \(own\.py, line \d+\))?")
+    assert [each["status"] for each in given(arena)] == ["ERROR"] * 2
+    assert all(told.fullmatch(each["error_message"]) for each in given(arena))
     last = [request.body["messages"][-1] for request in server.requests if request.model == "leader-alpha"]
-    told = [message["content"] for message in last if message["role"] == "tool"]
-    assert len(told) == 2
-    for message in told:
+    messages = [message["content"] for message in last if message["role"] == "tool"]
+    assert len(messages) == 2
+    for message in messages:
         assert message.startswith("Member 'own' failed:\n")
-        assert re.search(rf'<data id="(\w+)">\n{re.escape(words)}\n</data id="\1">\Z', message)
+        assert re.search(rf'<data id="(\w+)">\n{told.pattern}\n</data id="\1">\Z', message)
     finished = played.told("MemberFinished", "alpha")
-    assert [event.submission.error_message for event in finished] == [words] * 2
+    assert [event.submission.error_message for event in finished] == [each["error_message"] for each in given(arena)]
 
 
 async def test_a_member_that_cancels_its_own_task_and_answers_all_the_same_has_answered(

@@ -380,18 +380,19 @@ async def test_what_was_cut_off_stays_spent_at_its_bound_and_refusals_cost_nothi
     assert sum(call.lost_tokens for call in calls) == lost.tokens
 
 
-async def test_what_broke_off_under_a_limit_of_requests_alone_is_not_told_as_the_most_that_it_cost(
-    tmp_path: Path, server: ModelServer, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("fault", ["reset_in_body", "missing_usage"])
+async def test_what_nobody_told_the_price_of_is_told_as_that_and_not_as_the_most_that_it_cost(
+    tmp_path: Path, server: ModelServer, capsys: pytest.CaptureFixture[str], fault: Any
 ) -> None:
     arena = _arena(tmp_path, server, "max_requests = 60", prices="", orchestrator="max_rounds = 1\n")
-    server.fault("reset_in_body", model="member-alpha", at=1)
+    server.fault(fault, model="member-alpha", at=1)
     played = await arena.play()
     [lost] = played.summary.lost
     assert all(_longest(request.body) is None for request in server.requests), "an answer may have any length"
     with pytest.raises(SystemExit):
         await asyncio.to_thread(main, ["show", "last", "-w", str(tmp_path)])
-    told = f"1 attempt broke off and may have been billed beyond that: {lost.tokens:,} tokens were set aside"
-    assert told in capsys.readouterr().out.splitlines()
+    told = "1 attempt broke off or told no usage and may have been billed beyond that"
+    assert f"{told}: {lost.tokens:,} tokens were set aside" in capsys.readouterr().out.splitlines()
 
 
 async def test_a_round_that_the_budget_breaks_off_is_told_of_and_billed(

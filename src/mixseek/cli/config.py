@@ -142,6 +142,8 @@ def _files_in(manager: ConfigurationManager, directory: Path | None) -> list[Pat
     files = manager.files(directory)
     if not files:
         message = "there is no TOML file in it: mixseek config init writes some to start from"
+        if directory is None and manager.workspace.configs.is_file():
+            message = "is a file, and has to be a directory: move it away; mixseek config init writes one to start from"
         raise ConfigurationError(Problem(message, str(directory or "configs")))
     return files
 

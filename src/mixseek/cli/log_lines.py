@@ -39,6 +39,7 @@ __all__ = ["EVENT_LOGGER", "JsonLines", "Lines", "add_where", "leave_out_values"
 
 EVENT_LOGGER = "mixseek.run"
 _QUOTED_VALUE = re.compile(r"input_value=.*?, input_type=", re.DOTALL)
+_OWN_ERROR = re.compile(r"mixseek\.errors\.\w+: ")
 _WHERE = ("execution_id", "team_id", "round_number")
 
 _logger = logging.getLogger(EVENT_LOGGER)
@@ -54,6 +55,7 @@ class Lines(logging.Formatter):
     def __init__(self, pattern: str, *, tracebacks: bool) -> None:
         super().__init__(pattern)
         self._tracebacks = tracebacks
+        self._last_reason: str | None = None
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, or lines."""
@@ -62,8 +64,18 @@ class Lines(logging.Formatter):
             return text
         lines = trace.splitlines()
         if not self._tracebacks:
-            return f"{text}: {clean(lines[-1])}"
+            return f"{text}: {clean(self._reason(lines[-1]))}"
         return "\n".join([text, *(f"  {clean(line)}" for line in lines)])
+
+    def _reason(self, words: str) -> str:
+        """The last line of a traceback; an error of our own needs no name, and its words not be told twice in a row."""
+        own = _OWN_ERROR.match(words)
+        if own is None:
+            return words
+        if self._last_reason == (reason := words[own.end() :]):
+            return "for the same reason"
+        self._last_reason = reason
+        return reason
 
     def _parts(self, record: logging.LogRecord) -> tuple[str, str]:
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else "")

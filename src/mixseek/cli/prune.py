@@ -66,8 +66,8 @@ def prune(
 ) -> None:
     """Drop what was asked and answered in calls of old executions from journal.db, and give the room back to the disk.
 
-    Results, bills and all that show, export and rebuild need stay. An execution so pruned cannot be resumed or replayed
-    any more. One that has not ended, or is being played, is left alone. delete removes an execution whole.
+    Results, bills and all that show, export, rejudge and rebuild need stay. An execution so pruned cannot be resumed or
+    replayed any more. One that has not ended, or is being played, is left alone. delete removes an execution whole.
 
     \b
     Examples:

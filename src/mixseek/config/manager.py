@@ -206,6 +206,8 @@ class _Findings:
     """Whether somebody read the same files before, and warned of what is only worth a warning."""
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
+    """Files given in Python that were told not to exist: what names them then need not be told again."""
 
     def raise_problems(self) -> None:
         if self.problems:
@@ -303,6 +305,7 @@ class ConfigurationManager:
             return {"config": str(self._existing(team))}
         except MissingFileError as error:
             findings.problems += error.problems
+            findings.missing.add(str(team))
             return {"config": str(team)}
 
     def load_team_settings(self, path: Path | str) -> TeamSettings:
@@ -732,9 +735,11 @@ class ConfigurationManager:
     def _tell_missing_references(self, evaluator: EvaluatorSettings, findings: _Findings) -> None:
         """Metrics without the reference they need; before a run only worth a note, since a task may bring it."""
         heard = findings.problems if findings.for_a_run else findings.notes
+        remedy = f"give it with {self._options.get(ORCHESTRATOR.name, {}).get('reference', 'the task')}"
+        if not self._given.teams:  # else there is no such file
+            remedy = f"set reference in the orchestrator file, or {remedy}"
         for number in metrics_that_need_a_reference(evaluator, self._around):
             name = evaluator.metrics[number].name
-            remedy = "set reference in the orchestrator file, or give it with the task"
             told = f"{name!r} needs a reference answer: {remedy}"
             heard.append(Problem(told, self.file_of(evaluator), f"metrics[{number}]"))
 
@@ -786,7 +791,7 @@ class ConfigurationManager:
 
     def _referred(self, given: Any, place: Place, findings: _Findings) -> Path | None:
         """The file a setting names; a missing one is a problem of the place that names it."""
-        if not isinstance(given, str) or not given.strip():
+        if not isinstance(given, str) or not given.strip() or given in findings.missing:
             return None
         file = referred_file(self.workspace, given)
         if file is None:

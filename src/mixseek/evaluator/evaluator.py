@@ -6,8 +6,6 @@ number leaves the submission unscored; a metric that fails is an :class:`Evaluat
 
 import asyncio
 import logging
-import sys
-import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -47,7 +45,7 @@ from mixseek.evaluator.metrics.base import BaseMetric, CodeMetric, Judge, LLMJud
 from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, described, model_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.records import EvaluationRequest, EvaluationResult, MetricScore
-from mixseek.strangers import alone, in_words, is_for_us
+from mixseek.strangers import alone, in_words, is_for_us, place_in
 from mixseek.surrogates import whole_text
 from mixseek.workspace import Workspace
 
@@ -77,8 +75,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _DIGITS_OF_A_SCORE = 9
 _LONG = 50_000
-_NOT_OWN = ("mixseek", "builtins", "abc")
-"""Where the classes come from that metrics of others are made of."""
+_NO_REFERENCE = "needs a reference answer: give it as reference, on the command line with --reference"
 
 
 @dataclass(frozen=True)
@@ -288,7 +285,7 @@ class Evaluator:
 
 def _reference_fault(weighed: _Weighed, reference: str | None) -> str | None:
     if reference is None:
-        return "needs a reference answer: give it with the task" if weighed.needs_reference else None
+        return _NO_REFERENCE if weighed.needs_reference else None
     return weighed.options.reference_fault(reference) if weighed.options else None
 
 
@@ -365,16 +362,8 @@ async def _scored(
 
 
 def _place_in(metric: BaseMetric, error: BaseException, root: Path | None) -> str:
-    """The last line of a stranger's own files that was reached, in words; nothing where it was in none of them."""
-    own = [one.__module__ for one in type(metric).__mro__ if one.__module__.partition(".")[0] not in _NOT_OWN]
-    files = {getattr(sys.modules.get(module), "__file__", None) for module in own}
-    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    reached = [(Path(file), line) for file, line in places if file in files]
-    if not reached:
-        return ""
-    file, line = reached[-1]
-    root = None if root is None else root.resolve()
-    return f" at {file.relative_to(root) if root and file.is_relative_to(root) else file}, line {line}"
+    place = place_in(type(metric), error, root)
+    return "" if place is None else f" at {place.file}, line {place.line}"
 
 
 async def _scored_or_failed(

@@ -1,6 +1,6 @@
 """The only place that knows model providers: ``"provider:name"`` to a model, its calls bounded, retried and counted."""
 
-from mixseek.llm.asking import ask, ask_for_text, described, message
+from mixseek.llm.asking import ask, ask_for_text, described, message, takes_temperature
 from mixseek.llm.attached import attached, attached_text
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.calls import (
@@ -46,6 +46,7 @@ __all__ = [
     "messages_from_json",
     "messages_to_json",
     "model_settings",
+    "takes_temperature",
     "trace_calls",
     "usage_record",
 ]

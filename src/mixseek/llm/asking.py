@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic_ai import (
@@ -25,14 +25,31 @@ from pydantic_ai.messages import InstructionPart
 from pydantic_ai.models import Model, ModelRequestParameters
 
 from mixseek.errors import ModelOutputError
+from mixseek.llm.attached import profiles_of
 from mixseek.llm.watched import DEFAULT_MAX_RETRIES
 
-__all__ = ["ask", "ask_for_text", "described", "message"]
+__all__ = ["ask", "ask_for_text", "described", "message", "takes_temperature"]
 
 OutputT = TypeVar("OutputT", bound=BaseModel)
 
 _TOOL = "final_result"
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
+
+
+def takes_temperature(model: Model) -> bool:
+    """Whether one of the models that may be asked takes a temperature, asked for nothing else that decides it.
+
+    Those that reason take none; of these only some that can do without take one when they do not reason.
+    """
+    for profile in profiles_of(model):
+        known = cast("dict[str, Any]", profile)  # the keys of one provider's models, which others lack
+        efforts = known.get("openai_reasoning_efforts")
+        may_not_reason = known.get("openai_supports_reasoning_effort_none") if efforts is None else "none" in efforts
+        if not known.get("openai_supports_reasoning") or (
+            may_not_reason and not known.get("thinking_enabled_by_default")
+        ):
+            return True
+    return False
 
 
 async def ask(

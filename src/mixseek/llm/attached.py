@@ -14,7 +14,7 @@ from mixseek.prompt_builder.formatters import one_line
 from mixseek.records import Attachment
 from mixseek.templating import JAPANESE, Texts
 
-__all__ = ["attached", "attached_text", "kept_content"]
+__all__ = ["attached", "attached_text", "kept_content", "profiles_of"]
 
 _FLAGS = {
     "image/png": "supports_image_input",
@@ -86,10 +86,11 @@ def _hash(data: bytes) -> str:
 def _can_see(model: Model, attachment: Attachment) -> bool:
     """Whether every model that may be asked takes such a file."""
     flag = _FLAGS.get(attachment.media_type)
-    return flag is not None and all(bool(profile.get(flag, True)) for profile in _profiles(model))
+    return flag is not None and all(bool(profile.get(flag, True)) for profile in profiles_of(model))
 
 
-def _profiles(model: Model) -> list[ModelProfile]:
+def profiles_of(model: Model) -> list[ModelProfile]:
+    """What is known of every model that may be asked."""
     if isinstance(model, FallbackModel):
-        return [profile for each in model.models for profile in _profiles(each)]
+        return [profile for each in model.models for profile in profiles_of(each)]
     return [model.profile]

@@ -34,7 +34,7 @@ def lost_words(lost: Iterable[LostUsage]) -> str | None:
     tries = counted(whole.attempts, "attempt")
     cost = "" if whole.cost_usd is None else f" and {cost_words(whole.cost_usd)}"
     set_aside = f"{counted(whole.tokens, 'token')}{cost} were set aside"
-    return f"{tries} broke off and may have been billed beyond that: {set_aside}"
+    return f"{tries} broke off or told no usage and may have been billed beyond that: {set_aside}"
 
 
 def by_team_role_and_model(bill: Iterable[ModelUsage]) -> list[ModelUsage]:

@@ -18,8 +18,10 @@ def keep_attachments(directory: Path, attachments: Iterable[Attachment]) -> None
         try:
             _keep(directory, attachment)
         except OSError as error:
+            is_taken = isinstance(error, FileExistsError) and not directory.is_dir()
+            why = "that is a file, and has to be a directory: move it away" if is_taken else remedied(error)
             raise StorageError(
-                f"attachment {attachment.name!r} could not be kept in {str(directory)!r}: {remedied(error)}"
+                f"attachment {attachment.name!r} could not be kept in {str(directory)!r}: {why}"
             ) from error
 
 

@@ -139,7 +139,7 @@ def check_place(path: Path) -> None:
     if fault := _fault_in_name(path):
         raise CannotOpenError(f"DuckDB cannot keep {str(path)!r}: the path {fault}; give the workspace another name")
     if path.is_dir():
-        raise CannotOpenError(f"{str(path)!r} is a directory: name the database file inside it")
+        raise CannotOpenError(f"{str(path)!r} is a directory, and no database file: move it away")
     if not path.parent.is_dir():
         raise CannotOpenError(
             f"cannot open {str(path)!r}: the directory {str(path.parent)!r} does not exist; create it or name another"

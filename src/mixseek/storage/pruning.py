@@ -1,7 +1,8 @@
 """Taking the bodies of old calls out of the journal: what was asked and answered, never what it came to or cost.
 
-What commands show, what ``mixseek.db`` can be made of and the bill stay. What goes is what only a resumed or replayed
-run would look up, so an execution that was pruned says so to whoever wants one.
+What commands show, what ``mixseek.db`` can be made of and the bill stay, and so do the answers of judges, which are
+short: whoever judges again would pay for them once more. What goes is what only a resumed or replayed run would look
+up, so an execution that was pruned says so to whoever wants one.
 """
 
 import json
@@ -68,12 +69,14 @@ def drop_bodies(journal: Path, executions: Sequence[str]) -> int:
 def _drop(connection: JournalConnection, journal: Path, execution_id: str) -> None:
     begin(connection, journal, _WAIT_SECONDS)
     try:
-        connection.execute("UPDATE calls SET request = NULL, answer = NULL WHERE execution_id = ?", (execution_id,))
+        connection.execute(_DROP_BODIES, (execution_id,))
         connection.execute(
             "UPDATE tool_results SET result = NULL WHERE execution_id = ? AND role <> 'leader'", (execution_id,)
         )
         _shorten_members_results(connection, execution_id)
-        connection.execute("DELETE FROM prompts WHERE execution_id = ?", (execution_id,))
+        connection.execute(_DROP_PROMPTS, (execution_id,))
+        # The same judges are found again by the same words, which hold the time and the nonce of the first time.
+        connection.execute("UPDATE prompts SET text = '\"\"' WHERE execution_id = ?", (execution_id,))
         now = utc_now().isoformat(timespec="microseconds")
         connection.execute("INSERT OR IGNORE INTO pruned VALUES (?, ?)", (execution_id, now))
         connection.execute("COMMIT")
@@ -102,13 +105,17 @@ def _size(journal: Path) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
+_DROP_BODIES = """
+    UPDATE calls SET request = NULL, answer = CASE role WHEN 'evaluator' THEN answer END WHERE execution_id = ?"""
+_DROP_PROMPTS = """
+    DELETE FROM prompts WHERE execution_id = ? AND role NOT IN ('evaluator', 'evaluator_with_reference')"""
 _MEMBERS_RESULTS = "SELECT id, result FROM tool_results WHERE execution_id = ? AND role = 'leader'"
 # A later end counts: an execution that was resumed is as old as its last end, and has none while it goes on.
 _PRUNABLE = """
     SELECT e.execution_id, max(e.at) AS ended_at,
         (SELECT count(*) FROM calls AS c WHERE c.execution_id = e.execution_id) AS calls,
-        (SELECT ifnull(sum(ifnull(length(request), 0) + ifnull(length(answer), 0)), 0) FROM calls AS c
-            WHERE c.execution_id = e.execution_id)
+        (SELECT ifnull(sum(ifnull(length(request), 0) + iif(role = 'evaluator', 0, ifnull(length(answer), 0))), 0)
+            FROM calls AS c WHERE c.execution_id = e.execution_id)
         + (SELECT ifnull(sum(ifnull(length(result), 0)), 0) FROM tool_results AS t
             WHERE t.execution_id = e.execution_id)
         + (SELECT ifnull(sum(length(text)), 0) FROM prompts AS p WHERE p.execution_id = e.execution_id) AS size

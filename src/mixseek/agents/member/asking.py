@@ -18,7 +18,7 @@ from mixseek.events import Event, MemberCalled, MemberFinished
 from mixseek.llm import FinishedToolUse, Meter, PatientTimeout, Scope, calling, current_meter
 from mixseek.prompt_builder.fence import new_nonce
 from mixseek.records import MemberAgentResult, MemberSubmission, Usage, seconds_between, utc_now
-from mixseek.strangers import alone, in_words, is_for_us
+from mixseek.strangers import alone, in_words, is_for_us, place_in
 
 __all__ = ["Given", "ask_member"]
 
@@ -96,11 +96,22 @@ async def _result_of(member: BaseMemberAgent, task: str, context: dict[str, Any]
             raise
         if limit.expired():
             return _failure(config, f"no answer within {config.timeout_seconds} s", "TIMEOUT")
-        logger.warning("member %r failed", config.name, exc_info=True)
-        return _failure(config, in_words(error), type(error).__name__)
+        place = _place_in(member, error)
+        # The event tells it to whoever watches. The reason is in the traceback, which holds no word of an answer.
+        told = "member %r of team %r failed%s"
+        logger.warning(told, config.name, context["team_id"], place, exc_info=True, extra={"is_told": True})
+        return _failure(config, f"{in_words(error)}{place}", type(error).__name__)
     if not isinstance(result, MemberAgentResult):
         return _failure(config, f"it gave no MemberAgentResult but {type(result).__name__}", "TypeError")
     return result
+
+
+def _place_in(member: BaseMemberAgent, error: BaseException) -> str:
+    """Where its own code raised. The leader's model reads it too, and need not know the directories of this machine."""
+    place = place_in(type(member), error, None if member.workspace is None else member.workspace.root)
+    if place is None:
+        return ""
+    return f" ({place.file.name if place.file.is_absolute() else place.file}, line {place.line})"
 
 
 def _submission(config: MemberAgentConfig, result: MemberAgentResult, seconds: float) -> MemberSubmission:
@@ -108,7 +119,7 @@ def _submission(config: MemberAgentConfig, result: MemberAgentResult, seconds: f
     try:
         return as_submission(result, seconds=seconds)
     except Exception as error:  # a stranger's result may hold anything
-        logger.warning("what member %r gave cannot be kept", config.name, exc_info=True)
+        logger.warning("what member %r gave cannot be kept", config.name, exc_info=True, extra={"is_told": True})
         failure = _failure(config, f"it gave what cannot be kept: {in_words(error)}", type(error).__name__)
         return as_submission(failure, seconds=seconds)
 

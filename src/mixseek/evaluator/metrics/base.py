@@ -127,4 +127,7 @@ class CodeMetric(BaseMetric, Generic[Opt]):
             measured = await asyncio.to_thread(self.measure, submission, reference)
         else:
             measured = self.measure(submission, reference)
+        if not hasattr(measured, "score") or not hasattr(measured, "comment"):  # a stranger's measure may give anything
+            given = type(measured).__name__
+            raise EvaluationError(f"measure has to return Measured(score, comment), and it returned {given}")
         return MetricScore(metric_name=type(self).__name__, score=measured.score, evaluator_comment=measured.comment)
