@@ -346,7 +346,8 @@ async def _scored(
         except BudgetExhaustedError:
             raise
         except MixSeekError as error:
-            raise EvaluationError(f"metric {weighed.name!r} could not score: {error}") from error
+            may_pass = error.retryable if isinstance(error, EvaluationError) else True
+            raise EvaluationError(f"metric {weighed.name!r} could not score: {error}", retryable=may_pass) from error
         except BaseException as error:  # a stranger's metric may raise anything
             if is_for_us(error):
                 raise

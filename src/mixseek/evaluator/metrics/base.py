@@ -128,6 +128,6 @@ class CodeMetric(BaseMetric, Generic[Opt]):
         else:
             measured = self.measure(submission, reference)
         if not hasattr(measured, "score") or not hasattr(measured, "comment"):  # a stranger's measure may give anything
-            given = type(measured).__name__
-            raise EvaluationError(f"measure has to return Measured(score, comment), and it returned {given}")
+            told = f"measure has to return Measured(score, comment), and it returned {type(measured).__name__}"
+            raise EvaluationError(told, retryable=False)
         return MetricScore(metric_name=type(self).__name__, score=measured.score, evaluator_comment=measured.comment)
