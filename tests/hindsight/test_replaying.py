@@ -15,7 +15,7 @@ from mixseek.events import Event, ModelCalled
 from mixseek.hindsight.replaying import Replay, replay
 from mixseek.orchestrator import Orchestrator
 from mixseek.records import MemberSubmission, RoundState
-from mixseek.storage.journal import Journal
+from mixseek.storage.journal import CallLine, Journal
 from mixseek.testing import ModelServer
 from soak.arena import Arena, Team
 
@@ -71,19 +71,23 @@ def test_it_comes_to_the_same_without_a_server_or_a_key_and_writes_nothing(once:
     assert told.equal
     assert [(team.team_id, team.score) for team in told.teams][:2] == [("omega", 90), ("alpha", 80)]
     assert told.failed_teams == ("gamma",)
-    assert told.calls == _recorded_calls(*once)
+    assert told.calls + told.calls_cut_off == _recorded_calls(*once)
+    assert told.calls == [line.outcome for line in _recorded_lines(*once)].count("answered")
     assert _files(once[0]) == before
     assert time.monotonic() - started < 60
 
 
 def _recorded_calls(root: Path, execution_id: str) -> int:
     """All that were made, those of members too."""
+    return len(_recorded_lines(root, execution_id))
 
-    async def count() -> int:
+
+def _recorded_lines(root: Path, execution_id: str) -> list[CallLine]:
+    async def read() -> list[CallLine]:
         async with Journal(root / "journal.db") as journal:
-            return len(await journal.call_lines(execution_id))
+            return await journal.call_lines(execution_id)
 
-    return asyncio.run(count())
+    return asyncio.run(read())
 
 
 def test_the_command_ends_with_the_board_and_0_where_it_is_the_same(
@@ -262,3 +266,57 @@ def test_what_an_execution_was_resumed_with_is_told(
         assert "changed since" not in err
     else:
         assert json.loads(out)["resumed_with"] == [words]
+
+
+# --- what was given up because something beside it failed -------------------------------------------------------------
+
+STRICT = """
+from pathlib import Path
+
+from mixseek.evaluator.metrics.base import CodeMetric, Measured, MetricOptions
+
+
+class Strict(CodeMetric[MetricOptions]):
+    Options = MetricOptions
+
+    def measure(self, submission, reference):
+        if not Path(__file__).with_name("mended").exists():
+            raise KeyError("the metric's own trouble")
+        return Measured(50, "fine")
+"""
+
+
+def _with_a_metric_that_raises(root: Path, server: ModelServer, retries: int = 2) -> Arena:
+    """The judges beside the metric are slow, so that they are on their way when it raises."""
+    (root / "strict.py").write_text(STRICT)
+    evaluator = "".join(
+        f'[[metrics]]\nname = "{name}"\nweight = 0.25\nsystem_instruction = "How good is it?"\n'
+        for name in ("Quality", "Relevance", "Clarity")
+    )
+    arena = Arena(
+        root,
+        server.base_url,
+        [Team("alpha", members=0), Team("beta", scores=(60, 65), members=0)],
+        f"max_rounds = 1\nmax_retries_per_team = {retries}\n",
+        evaluator=(
+            f'{evaluator}[[metrics]]\nname = "Strict"\nweight = 0.25\n'
+            '[custom_metrics]\nStrict = { path = "strict.py", class = "Strict" }\n'
+        ),
+    )
+    arena.script(server)
+    server.fault("hang_before_headers", model="judge")
+    return arena
+
+
+def test_calls_that_were_given_up_are_counted_as_cut_off_however_often_it_is_replayed(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        arena = _with_a_metric_that_raises(tmp_path, server)
+        execution_id = asyncio.run(arena.play()).summary.execution_id
+    told = [asyncio.run(replay(execution_id, tmp_path)) for _ in range(3)]
+    outcomes = [line.outcome for line in _recorded_lines(tmp_path, execution_id)]
+    answered = outcomes.count("answered")
+    assert len(outcomes) - answered > 2
+    assert {(one.calls, one.calls_cut_off, one.calls_not_asked_for) for one in told} == {
+        (answered, len(outcomes) - answered, 0)
+    }
+    assert all(one.equal for one in told)

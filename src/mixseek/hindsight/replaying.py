@@ -72,10 +72,9 @@ class Replay(Record):
     resumed_with: tuple[str, ...] = ()
     """What was changed when the execution was resumed: rounds before were played by what was there before."""
     calls: int
-    """How many recorded calls were answered, or failed, as they did; those of a member whose result was used too."""
+    """How many recorded calls were answered as they were, each once; those of a member whose result was used too."""
     calls_cut_off: int = 0
-    """Recorded calls beside these that have no answer and decided nothing: those that a process left when it ended, or
-    that failed, and that were made again when the execution was resumed."""
+    """Recorded calls without an answer: those that failed, and fail again where they are made, or that were cut off."""
     calls_of_taken_out: int = 0
     """Recorded calls of teams that were taken out."""
     calls_not_asked_for: int = 0
@@ -102,9 +101,11 @@ async def replay(
         async with run:
             summary = await play_again(run, record.started, configured)
     differences = [*_differences(record, heard, summary)]
-    left = [line for line in journal.lines if line.call_id not in journal.used]
-    of_taken_out = sum(line.scope.team_id in record.taken_out for line in left)
-    cut_off = sum(line.outcome != _ANSWERED and line.scope.team_id not in record.taken_out for line in left)
+    of_taken_out = sum(line.scope.team_id in record.taken_out for line in journal.lines)
+    lines = [line for line in journal.lines if line.scope.team_id not in record.taken_out]
+    # Whether what failed then is asked for again is a matter of moments: it depends on what fails beside it.
+    cut_off = sum(line.outcome != _ANSWERED for line in lines)
+    used = sum(line.outcome == _ANSWERED and line.call_id in journal.used for line in lines)
     return Replay(
         execution_id=execution_id,
         user_prompt=summary.user_prompt,
@@ -119,10 +120,10 @@ async def replay(
         missing_calls=tuple(dict.fromkeys(answers.missing)),
         changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
         resumed_with=record.resumed_with,
-        calls=len(journal.used),
+        calls=used,
         calls_cut_off=cut_off,
         calls_of_taken_out=of_taken_out,
-        calls_not_asked_for=len(left) - cut_off - of_taken_out,
+        calls_not_asked_for=len(lines) - cut_off - used,
         seconds=time.monotonic() - started,
     )
 
@@ -298,7 +299,7 @@ class _ReplayJournal(Journal):
 
     async def load(self, execution_id: str, record: _Recorded) -> None:
         self.used: set[str] = set()
-        """The calls that were answered, or failed, from here."""
+        """The calls that were answered from here."""
         self.lines = await self.call_lines(execution_id)
         self._of_members = [line for line in self.lines if line.scope.role == "member"]
         self._last_words = await _last_words(self, execution_id, record)
@@ -321,12 +322,6 @@ class _ReplayJournal(Journal):
                 raise BudgetExhaustedError(_EMPTY)
             let_time_run_out(limit)
             await asyncio.sleep(_A_MOMENT)
-        return known
-
-    async def find_failed_call(self, key: str, occurrence: int) -> ModelCall | None:
-        known = await super().find_failed_call(key, occurrence)
-        if known is not None:
-            self.used.add(known.call_id)
         return known
 
     async def find_tool_result(self, key: str, occurrence: int) -> ToolResult | None:
