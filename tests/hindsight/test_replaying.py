@@ -271,23 +271,24 @@ def test_what_an_execution_was_resumed_with_is_told(
 # --- what was given up because something beside it failed -------------------------------------------------------------
 
 STRICT = """
+import asyncio
 from pathlib import Path
 
-from mixseek.evaluator.metrics.base import CodeMetric, Measured, MetricOptions
+from mixseek.evaluator.metrics import BaseMetric
+from mixseek.models.evaluation_result import MetricScore
 
 
-class Strict(CodeMetric[MetricOptions]):
-    Options = MetricOptions
-
-    def measure(self, submission, reference):
+class Strict(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
         if not Path(__file__).with_name("mended").exists():
+            await asyncio.sleep(0.2)
             raise KeyError("the metric's own trouble")
-        return Measured(50, "fine")
+        return MetricScore(metric_name="Strict", score=50)
 """
 
 
-def _with_a_metric_that_raises(root: Path, server: ModelServer, retries: int = 2) -> Arena:
-    """The judges beside the metric are slow, so that they are on their way when it raises."""
+def _with_a_metric_that_raises(root: Path, server: ModelServer) -> Arena:
+    """The judges beside the metric hang, so that they are on their way when it raises."""
     (root / "strict.py").write_text(STRICT)
     evaluator = "".join(
         f'[[metrics]]\nname = "{name}"\nweight = 0.25\nsystem_instruction = "How good is it?"\n'
@@ -297,7 +298,7 @@ def _with_a_metric_that_raises(root: Path, server: ModelServer, retries: int = 2
         root,
         server.base_url,
         [Team("alpha", members=0), Team("beta", scores=(60, 65), members=0)],
-        f"max_rounds = 1\nmax_retries_per_team = {retries}\n",
+        "max_rounds = 1\nmax_retries_per_team = 2\n",
         evaluator=(
             f'{evaluator}[[metrics]]\nname = "Strict"\nweight = 0.25\n'
             '[custom_metrics]\nStrict = { path = "strict.py", class = "Strict" }\n'
@@ -315,8 +316,32 @@ def test_calls_that_were_given_up_are_counted_as_cut_off_however_often_it_is_rep
     told = [asyncio.run(replay(execution_id, tmp_path)) for _ in range(3)]
     outcomes = [line.outcome for line in _recorded_lines(tmp_path, execution_id)]
     answered = outcomes.count("answered")
-    assert len(outcomes) - answered > 2
+    assert len(outcomes) - answered > 2, "nothing was on its way"
     assert {(one.calls, one.calls_cut_off, one.calls_not_asked_for) for one in told} == {
         (answered, len(outcomes) - answered, 0)
     }
     assert all(one.equal for one in told)
+
+
+def test_tries_that_failed_before_the_code_was_mended_are_told_and_are_no_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ModelServer() as server:
+        arena = _with_a_metric_that_raises(tmp_path, server)
+        execution_id = asyncio.run(arena.play()).summary.execution_id
+        server.clear_faults()
+        (tmp_path / "mended").touch()
+        summary = asyncio.run(arena.build().resume(execution_id))
+    assert len(summary.team_results) == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["replay", "last", "-w", str(tmp_path)])
+    *_, tries, outcome, left_out = capsys.readouterr().out.splitlines()
+    assert end.value.code == 0
+    assert tries == (
+        "taken as failed, as they had, though they would go on now: try 1 of team 'alpha' in round 1, "
+        "try 1 of team 'beta' in round 1, try 2 of team 'alpha' in round 1, try 2 of team 'beta' in round 1"
+    )
+    assert outcome.startswith("equal to the record: ")
+    cut_off = sum(line.outcome != "answered" for line in _recorded_lines(tmp_path, execution_id))
+    assert left_out == f"not among them: {cut_off} calls without an answer, cut off or failed"

@@ -67,6 +67,9 @@ class Replay(Record):
     differences: tuple[str, ...] = ()
     missing_calls: tuple[str, ...] = ()
     """Calls that the journal does not have."""
+    tries_taken_as_failed: tuple[str, ...] = ()
+    """Tries that had failed while calls were on their way, and would not now, as by a metric that was mended since:
+    what these calls would have been answered nobody knows. The try after them counts, as it did."""
     changes: tuple[str, ...] = ()
     """What of the configuration is not what the execution was begun with, or resumed with the last time."""
     resumed_with: tuple[str, ...] = ()
@@ -118,6 +121,7 @@ async def replay(
         places_of_taken_out=record.places_of_taken_out,
         differences=tuple(differences),
         missing_calls=tuple(dict.fromkeys(answers.missing)),
+        tries_taken_as_failed=tuple(sorted(set(answers.taken_as_failed))),
         changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
         resumed_with=record.resumed_with,
         calls=used,
@@ -217,10 +221,19 @@ class _Recorded:
     entries: Mapping[_Place, LeaderBoardEntry]
     without_submission_in_time: frozenset[_Place]
     judged: frozenset[_Place]
+    last_tries: Mapping[str, int]
+    """The last try of each team."""
+    finished_in: Mapping[_Place, int]
+    """The try that finished each round."""
     out_of_time: frozenset[str]
     """Teams whose time ran out."""
     out_of_money: frozenset[str]
     """Teams that a budget ended, of money, of time or of anything else."""
+
+    def had_failed(self, scope: Scope) -> bool:
+        """Whether this try came to its end in this round: another one finished the round, or began it again."""
+        last = self.finished_in.get((scope.team_id, scope.round_number), self.last_tries.get(scope.team_id, 0))
+        return scope.attempt < last
 
 
 async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
@@ -229,8 +242,8 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
             f"execution {execution_id!r} was pruned on {pruned_at:%Y-%m-%d}: "
             "what its models answered is not kept any more; mixseek show still shows its results"
         )
-    kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundFinished", "RoundFailed", "RoundJudged", "TeamFailed")
-    events = await journal.events(execution_id, kinds=kinds)
+    kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundFinished", "RoundFailed", "RoundJudged")
+    events = await journal.events(execution_id, kinds=(*kinds, "TeamStarted", "TeamFailed"))
     begun = [event for event in events if event.kind in ("RunStarted", "RunResumed")]
     finished = [event for event in events if event.kind == "RunFinished"]
     if not begun:
@@ -247,6 +260,13 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
     rounds = [event for event in rounds if event.team_id in started.team_names]
     summary = _told(finished[-1])["summary"]
     finals = [each for each in summary["team_results"] if each["team_id"] in started.team_names]
+    last_tries: dict[str, int] = {}
+    finished_in: dict[_Place, int] = {}
+    for event in events:
+        if event.kind == "TeamStarted":
+            last_tries[str(event.team_id)] = int(_told(event)["attempt"])
+        elif event.kind in ("RoundFinished", "RoundFailed"):
+            finished_in[_place(event)] = last_tries.get(str(event.team_id), 1)
     return _Recorded(
         started=started,
         resumed_with=tuple(
@@ -266,6 +286,8 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
         judged=frozenset(
             (str(event.team_id), int(_told(event)["round_number"])) for event in events if event.kind == "RoundJudged"
         ),
+        last_tries=last_tries,
+        finished_in=finished_in,
         out_of_time=_failed(events, "all rounds together took longer"),
         out_of_money=_failed(events, "the run's budget ", "the team's budget ")
         | {each["team_id"] for each in finals if each["exit_reason"] == "budget_exhausted"},
@@ -399,6 +421,7 @@ class _Answers:
     journal: Journal
     record: _Recorded
     missing: list[str] = field(default_factory=list)
+    taken_as_failed: list[str] = field(default_factory=list)
 
     async def unanswered(self, scope: Scope, model: str, key: str, occurrence: int) -> NoReturn:
         """Fail as the call failed, or let its time run out."""
@@ -431,6 +454,11 @@ class _Answers:
         elif scope.team_id in self.record.out_of_money:
             raise BudgetExhaustedError(_EMPTY)
         await asyncio.sleep(_A_MOMENT)
+        if self.record.had_failed(scope):
+            # What failed beside it does so no more, as a metric that was mended: how the try had ended is known.
+            failed = f"try {scope.attempt} of team {scope.team_id!r} in round {scope.round_number}"
+            self.taken_as_failed.append(failed)
+            raise RunError(f"{failed} had failed while this call was on its way")
         self._refuse(scope, model)
 
 
