@@ -9,11 +9,13 @@ import os
 import pty
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -549,10 +551,30 @@ def test_a_run_that_was_killed_is_unfinished_and_can_be_deleted(
     while not json.loads(run("history", "-w", str(root), "-f", "json")[1]):
         assert time.monotonic() < ends
         time.sleep(0.05)
+    told = ""
+    while "on its way now" not in told and "on their way now" not in told:
+        assert time.monotonic() < ends
+        told = run("journal", "calls", "-w", str(root))[1]
+    _stop_with_a_call_on_its_way(child, root)
     child.kill()
     child.wait(SAFETY_SECONDS)
+    *_, total = run("journal", "calls", "-w", str(root))[1].splitlines()
+    assert re.search(r"and \d that (was|were) on (its|their) way when (its|their) process ended$", total), total
     [line] = json.loads(run("history", "-w", str(root), "-f", "json")[1])
     assert (line["status"], line["is_running"], line["user_prompt"]) == ("unfinished", False, "a slow task")
     _, out, _ = run("show", "-w", str(root))
     assert "unfinished, started" in out
     assert run("delete", "last", "--yes", "-w", str(root))[0] == 0
+
+
+def _stop_with_a_call_on_its_way(child: subprocess.Popen[str], root: Path) -> None:
+    """Let the process stand still in a moment in which the journal has a start without an end."""
+    while True:
+        child.send_signal(signal.SIGSTOP)
+        with closing(sqlite3.connect(root / "journal.db")) as db:
+            ids = "SELECT call_id FROM started_calls EXCEPT SELECT call_id FROM calls"
+            if db.execute(ids).fetchall():
+                return
+        child.send_signal(signal.SIGCONT)
+        assert child.poll() is None
+        time.sleep(0.01)

@@ -241,6 +241,20 @@ def test_an_answer_that_a_member_was_given_before_the_run_was_resumed_counts_and
     assert left_out == "not among them: 1 call without an answer, cut off or failed"
 
 
+def test_a_call_that_was_on_its_way_when_a_process_was_killed_is_told_among_those_without_an_answer(
+    once: tuple[Path, str], tmp_path: Path
+) -> None:
+    before, root = _replay(once), _copy(once[0], tmp_path)
+    with sqlite3.connect(root / "journal.db") as db:
+        # The answer came from a call that was made again; of the one before there is the mark of its start alone.
+        db.execute("""INSERT INTO started_calls (call_id, execution_id, team_id, round_number, role, agent_name, key,
+            occurrence, model, started_at) SELECT 'killed', execution_id, team_id, round_number, role, agent_name, key,
+            occurrence, model, started_at FROM started_calls WHERE team_id = 'alpha' LIMIT 1""")
+    db.close()
+    told = asyncio.run(replay(once[1], root))
+    assert (told.equal, told.calls, told.calls_cut_off) == (True, before.calls, before.calls_cut_off + 1)
+
+
 @pytest.mark.parametrize("is_text", [True, False])
 def test_what_an_execution_was_resumed_with_is_told(
     is_text: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -77,7 +77,8 @@ class Replay(Record):
     calls: int
     """How many recorded calls were answered as they were, each once; those of a member whose result was used too."""
     calls_cut_off: int = 0
-    """Recorded calls without an answer: those that failed, and fail again where they are made, or that were cut off."""
+    """Recorded calls without an answer: those that failed, and fail again where they are made, or that were cut off,
+    those included that were on their way when a process was killed."""
     calls_of_taken_out: int = 0
     """Recorded calls of teams that were taken out."""
     calls_not_asked_for: int = 0
@@ -104,7 +105,8 @@ async def replay(
         async with run:
             summary = await play_again(run, record.started, configured)
     differences = [*_differences(record, heard, summary)]
-    of_taken_out = sum(line.scope.team_id in record.taken_out for line in journal.lines)
+    of_taken_out = sum(call.scope.team_id in record.taken_out for call in (*journal.lines, *journal.never_ended))
+    left_behind = sum(call.scope.team_id not in record.taken_out for call in journal.never_ended)
     lines = [line for line in journal.lines if line.scope.team_id not in record.taken_out]
     # Whether what failed then is asked for again is a matter of moments: it depends on what fails beside it.
     cut_off = sum(line.outcome != _ANSWERED for line in lines)
@@ -125,7 +127,7 @@ async def replay(
         changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
         resumed_with=record.resumed_with,
         calls=used,
-        calls_cut_off=cut_off,
+        calls_cut_off=cut_off + left_behind,
         calls_of_taken_out=of_taken_out,
         calls_not_asked_for=len(lines) - cut_off - used,
         seconds=time.monotonic() - started,
@@ -323,6 +325,7 @@ class _ReplayJournal(Journal):
         self.used: set[str] = set()
         """The calls that were answered from here."""
         self.lines = await self.call_lines(execution_id)
+        self.never_ended = await self.calls_never_ended(execution_id)
         self._of_members = [line for line in self.lines if line.scope.role == "member"]
         self._last_words = await _last_words(self, execution_id, record)
         self._in_order: dict[tuple[str, int, str], deque[RoundPrompt]] = defaultdict(deque)
