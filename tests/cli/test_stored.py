@@ -24,6 +24,7 @@ import pytest
 
 from mixseek.cli import main
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
+from mixseek.records import ExecutionSummary
 from mixseek.testing import Match, ModelServer, ModelServerProcess, ToolCall, scripted, write_workspace
 from soak import forked
 from tests.agents.tool_rounds import arena_with
@@ -265,12 +266,24 @@ def test_costs_in_one_column_have_as_many_digits_as_the_smallest(
     assert {len(fraction) for fraction in fractions} == {digits}
 
 
-async def _use_tools(root: Path) -> None:
+async def _use_tools(root: Path) -> ExecutionSummary:
     calls = [ToolCall("refuse", {"reason": "closed"}), ToolCall("price", {"item": "tea"})]
     calls.append(ToolCall("refuse", {"reason": "sold\nout"}))
     async with ModelServer() as server:
         played = arena_with(root, server, 'functions = ["shop_functions:refuse", "shop_functions:price"]', *calls)
-        await played.play()
+        return (await played.play()).summary
+
+
+def test_show_tells_of_the_usage_what_exec_told(tmp_path: Path, run: Run) -> None:
+    summary = asyncio.run(_use_tools(tmp_path))
+    assert summary.usage.tool_calls == 3
+    shown = json.loads(run("show", "-f", "json", "-w", str(tmp_path))[1])
+    assert shown["usage"] == summary.usage.model_dump(mode="json")
+    # The end of a run that was killed is not there to be read.
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as db:
+        db.execute("DELETE FROM events WHERE kind = 'RunFinished'")
+        db.commit()
+    assert json.loads(run("show", "-f", "json", "-w", str(tmp_path))[1])["usage"]["tool_calls"] == 3
 
 
 def test_tools_that_failed_are_counted_where_members_are_told(
