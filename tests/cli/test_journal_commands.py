@@ -123,6 +123,31 @@ def test_a_call_that_was_cut_off_is_told_in_plain_words(run: Run, workspace: Pat
     assert one["outcome"] == "CancelledError"
 
 
+def _fail(workspace: Path, role: str, failure: str) -> None:
+    """Let the calls of a role have failed without a word of what they cost."""
+    nothing = "answer = NULL, cost_usd = 0, usage = '{}'"
+    change(workspace, f"UPDATE calls SET {nothing}, failure = '{failure}' WHERE role = '{role}'")
+
+
+def test_what_a_call_cost_that_was_given_up_on_its_way_is_a_dash_and_not_a_zero(run: Run, workspace: Path) -> None:
+    change(workspace, "UPDATE calls SET cost_usd = 0.5")
+    _fail(workspace, "evaluator", '{"error": "CancelledError", "message": "cut off"}')
+    _fail(workspace, "leader", '{"error": "ModelRefusedError", "message": "no", "status": 400}')
+    _, *rows, total = run("journal", "calls")[1].splitlines()
+    costs = [(row.split()[2], row.split()[-2]) for row in rows]
+    assert {*costs} >= {("evaluator", "-"), ("leader", "0")}
+    assert ("evaluator", "0") not in costs
+    known = sum(float(cost) for _, cost in costs if cost != "-")
+    assert known
+    assert total.endswith(f"{known:.4f} USD")
+    told = json.loads(run("journal", "calls", "-f", "json")[1])
+    assert {one["cost_usd"] for one in told if one["role"] == "evaluator"} == {None}
+    # Who was still waiting for a turn had asked nobody.
+    change(workspace, "UPDATE calls SET attempts = '[]' WHERE role = 'evaluator'")
+    told = json.loads(run("journal", "calls", "-f", "json")[1])
+    assert {one["cost_usd"] for one in told if one["role"] == "evaluator"} == {0}
+
+
 def _leave_on_its_way(workspace: Path, call_id: str, team: str) -> None:
     """A mark of a start, as a process leaves it that is killed before the call ends."""
     change(

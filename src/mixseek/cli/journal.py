@@ -202,7 +202,8 @@ _COLUMNS = (
     Column("USD", right=True),
     Column("Time", right=True),
 )
-_OUTCOMES = {"CancelledError": "interrupted"}
+_GIVEN_UP = "CancelledError"
+_OUTCOMES = {_GIVEN_UP: "interrupted"}
 """Outcomes in plainer words than the name of the error."""
 _LEFT, _ON_ITS_WAY = "never ended", "on its way"
 """Outcomes of calls that did not come to an end: whether the process that made them is gone."""
@@ -321,11 +322,16 @@ def _fields(line: CallLine) -> dict[str, Any]:
         "requests": line.usage.requests,
         "input_tokens": line.usage.input_tokens,
         "output_tokens": line.usage.output_tokens,
-        "cost_usd": line.cost_usd,
+        "cost_usd": None if _was_given_up(line) else line.cost_usd,
         "seconds": (line.ended_at - line.started_at).total_seconds(),
         "started_at": line.started_at.isoformat(),
         "ended_at": line.ended_at.isoformat(),
     }
+
+
+def _was_given_up(line: CallLine) -> bool:
+    """Whether the call was given up on its way, so that nobody knows what it cost."""
+    return line.outcome == _GIVEN_UP and line.attempts > 0 and line.usage.requests == 0
 
 
 def _fields_of_started(call: StartedCall, *, is_left: bool) -> dict[str, Any]:
@@ -370,7 +376,8 @@ def _cells(line: dict[str, Any], digits: int) -> list[str]:
 
 
 def _total_line(lines: Sequence[dict[str, Any]]) -> str:
-    costs = [line["cost_usd"] for line in lines]
+    # As on the bill, which has nothing of a call that was given up.
+    costs = [line["cost_usd"] for line in lines if line["outcome"] != _GIVEN_UP or line["cost_usd"] is not None]
     cost = None if None in costs else sum(costs)
     spent = number(sum(line["input_tokens"] + line["output_tokens"] for line in lines))
     # Bills count those that gave an answer.
