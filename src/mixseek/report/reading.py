@@ -244,6 +244,8 @@ class _Kept:
     started: JournalEvent | None = None
     begun: Mapping[str, Any] = field(default_factory=dict)
     """What it was to do, by which settings; what it was gone on with holds from then on."""
+    ever_named: Mapping[str, str] = field(default_factory=dict)
+    """The names of all teams that ever took part, those included that were taken out."""
     summary: Mapping[str, Any] | None = None
     """Of a run that came to its end or was interrupted."""
     is_resumed: bool = False
@@ -295,10 +297,12 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
     # A run that goes on after an interruption has an end again when it is told of one.
     ends = [event for event in events if event.kind in ("RunResumed", *_ENDS)]
     latest = ends[-1] if ends else None
-    begun = {name: value for event in events if event.kind in BEGINNINGS for name, value in _told(event).items()}
+    beginnings = [_told(event) for event in events if event.kind in BEGINNINGS]
+    begun = {name: value for one in beginnings for name, value in one.items()}
     return _Kept(
         started=by_kind.get("RunStarted"),
         begun=begun,
+        ever_named={team_id: name for one in beginnings for team_id, name in one.get("team_names", {}).items()},
         summary=_told(latest).get("summary") if latest else None,
         is_resumed=latest is not None and latest.kind == "RunResumed",
         was_resumed="RunResumed" in by_kind,
@@ -496,6 +500,7 @@ def _teams(stored: ExecutionRows, kept: _Kept, bill: Sequence[ModelUsage]) -> tu
     rounds = _rounds(stored, kept, bill)
     names = {**_names(stored), **kept.begun.get("team_names", {})}
     ids = sorted({*names, *rounds, *kept.failures})
+    names = {**kept.ever_named, **names}
     teams = [_team(each, names.get(each, each), rounds.get(each, {}), stored, kept) for each in ids]
     ranks = {standing.team_id: standing.rank for standing in order_standings(_standings(teams))}
     ranked = [team.model_copy(update={"rank": ranks.get(team.team_id)}) for team in teams]
