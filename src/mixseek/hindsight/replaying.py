@@ -105,7 +105,8 @@ async def replay(
         async with run:
             summary = await play_again(run, record.started, configured)
     differences = [*_differences(record, heard, summary)]
-    of_taken_out = sum(call.scope.team_id in record.taken_out for call in (*journal.lines, *journal.never_ended))
+    scopes = [*(line.scope for line in journal.lines), *(call.scope for call in journal.never_ended)]
+    of_taken_out = sum(scope.team_id in record.taken_out for scope in scopes)
     left_behind = sum(call.scope.team_id not in record.taken_out for call in journal.never_ended)
     lines = [line for line in journal.lines if line.scope.team_id not in record.taken_out]
     # Whether what failed then is asked for again is a matter of moments: it depends on what fails beside it.
