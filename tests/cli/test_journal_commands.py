@@ -123,6 +123,65 @@ def test_a_call_that_was_cut_off_is_told_in_plain_words(run: Run, workspace: Pat
     assert one["outcome"] == "CancelledError"
 
 
+def _fail(workspace: Path, role: str, failure: str) -> None:
+    """Let the calls of a role have failed without a word of what they cost."""
+    nothing = "answer = NULL, cost_usd = 0, usage = '{}'"
+    change(workspace, f"UPDATE calls SET {nothing}, failure = '{failure}' WHERE role = '{role}'")
+
+
+def test_what_a_call_cost_that_was_given_up_on_its_way_is_a_dash_and_not_a_zero(run: Run, workspace: Path) -> None:
+    change(workspace, "UPDATE calls SET cost_usd = 0.5")
+    _fail(workspace, "evaluator", '{"error": "CancelledError", "message": "cut off"}')
+    _fail(workspace, "leader", '{"error": "ModelRefusedError", "message": "no", "status": 400}')
+    _, *rows, total = run("journal", "calls")[1].splitlines()
+    costs = [(row.split()[2], row.split()[-2]) for row in rows]
+    assert {*costs} >= {("evaluator", "-"), ("leader", "0")}
+    assert ("evaluator", "0") not in costs
+    known = sum(float(cost) for _, cost in costs if cost != "-")
+    assert known
+    assert total.endswith(f"{known:.4f} USD")
+    told = json.loads(run("journal", "calls", "-f", "json")[1])
+    assert {one["cost_usd"] for one in told if one["role"] == "evaluator"} == {None}
+    # Who was still waiting for a turn had asked nobody.
+    change(workspace, "UPDATE calls SET attempts = '[]' WHERE role = 'evaluator'")
+    told = json.loads(run("journal", "calls", "-f", "json")[1])
+    assert {one["cost_usd"] for one in told if one["role"] == "evaluator"} == {0}
+
+
+def _leave_on_its_way(workspace: Path, call_id: str, team: str) -> None:
+    """A mark of a start, as a process leaves it that is killed before the call ends."""
+    change(
+        workspace,
+        f"""INSERT INTO started_calls (call_id, execution_id, team_id, round_number, role, agent_name, key, occurrence,
+            model, started_at) SELECT '{call_id}', execution_id, '{team}', 1, 'leader', 'leader', 'a key', 0, model,
+            started_at FROM started_calls LIMIT 1""",
+    )
+
+
+def test_calls_that_were_on_their_way_when_a_process_ended_are_counted_in_the_last_line_and_listed_in_json_and_csv(
+    run: Run, workspace: Path
+) -> None:
+    before = run("journal", "calls")[1].splitlines()
+    _leave_on_its_way(workspace, "one", "a")
+    _leave_on_its_way(workspace, "one#2", "a")
+    assert run("journal", "calls")[1].splitlines() == [
+        *before[:-1],
+        f"{before[-1]}, and 1 that was on its way when its process ended",
+    ]
+    _leave_on_its_way(workspace, "two", "b")
+    *_, total = run("journal", "calls")[1].splitlines()
+    assert total == f"{before[-1]}, and 2 that were on their way when their process ended"
+    assert "process" not in run("journal", "calls", "--role", "evaluator")[1]
+    told = json.loads(run("journal", "calls", "--team", "a", "-f", "json")[1])
+    left = [(one["call_id"], one["outcome"], one["cost_usd"]) for one in told if one["ended_at"] is None]
+    assert left == [("one", "never ended", None)]
+    rows = list(csv.DictReader(io.StringIO(run("journal", "calls", "-f", "csv")[1])))
+    assert [(row["call_id"], row["cost_usd"], row["seconds"]) for row in rows[-2:]] == [
+        ("one", "", ""),
+        ("two", "", ""),
+    ]
+
+
 def test_bodies_of_calls_come_only_when_they_are_asked_for(run: Run) -> None:
     plain = json.loads(run("journal", "calls", "-f", "json")[1])
     assert all("request" not in call for call in plain)

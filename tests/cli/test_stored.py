@@ -9,11 +9,13 @@ import os
 import pty
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import pytest
 
 from mixseek.cli import main
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
+from mixseek.records import ExecutionSummary
 from mixseek.testing import Match, ModelServer, ModelServerProcess, ToolCall, scripted, write_workspace
 from soak import forked
 from tests.agents.tool_rounds import arena_with
@@ -263,12 +266,24 @@ def test_costs_in_one_column_have_as_many_digits_as_the_smallest(
     assert {len(fraction) for fraction in fractions} == {digits}
 
 
-async def _use_tools(root: Path) -> None:
+async def _use_tools(root: Path) -> ExecutionSummary:
     calls = [ToolCall("refuse", {"reason": "closed"}), ToolCall("price", {"item": "tea"})]
     calls.append(ToolCall("refuse", {"reason": "sold\nout"}))
     async with ModelServer() as server:
         played = arena_with(root, server, 'functions = ["shop_functions:refuse", "shop_functions:price"]', *calls)
-        await played.play()
+        return (await played.play()).summary
+
+
+def test_show_tells_of_the_usage_what_exec_told(tmp_path: Path, run: Run) -> None:
+    summary = asyncio.run(_use_tools(tmp_path))
+    assert summary.usage.tool_calls == 3
+    shown = json.loads(run("show", "-f", "json", "-w", str(tmp_path))[1])
+    assert shown["usage"] == summary.usage.model_dump(mode="json")
+    # The end of a run that was killed is not there to be read.
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as db:
+        db.execute("DELETE FROM events WHERE kind = 'RunFinished'")
+        db.commit()
+    assert json.loads(run("show", "-f", "json", "-w", str(tmp_path))[1])["usage"]["tool_calls"] == 3
 
 
 def test_tools_that_failed_are_counted_where_members_are_told(
@@ -549,10 +564,30 @@ def test_a_run_that_was_killed_is_unfinished_and_can_be_deleted(
     while not json.loads(run("history", "-w", str(root), "-f", "json")[1]):
         assert time.monotonic() < ends
         time.sleep(0.05)
+    told = ""
+    while "on its way now" not in told and "on their way now" not in told:
+        assert time.monotonic() < ends
+        told = run("journal", "calls", "-w", str(root))[1]
+    _stop_with_a_call_on_its_way(child, root)
     child.kill()
     child.wait(SAFETY_SECONDS)
+    *_, total = run("journal", "calls", "-w", str(root))[1].splitlines()
+    assert re.search(r"and \d that (was|were) on (its|their) way when (its|their) process ended$", total), total
     [line] = json.loads(run("history", "-w", str(root), "-f", "json")[1])
     assert (line["status"], line["is_running"], line["user_prompt"]) == ("unfinished", False, "a slow task")
     _, out, _ = run("show", "-w", str(root))
     assert "unfinished, started" in out
     assert run("delete", "last", "--yes", "-w", str(root))[0] == 0
+
+
+def _stop_with_a_call_on_its_way(child: subprocess.Popen[str], root: Path) -> None:
+    """Let the process stand still in a moment in which the journal has a start without an end."""
+    while True:
+        child.send_signal(signal.SIGSTOP)
+        with closing(sqlite3.connect(root / "journal.db")) as db:
+            ids = "SELECT call_id FROM started_calls EXCEPT SELECT call_id FROM calls"
+            if db.execute(ids).fetchall():
+                return
+        child.send_signal(signal.SIGCONT)
+        assert child.poll() is None
+        time.sleep(0.01)

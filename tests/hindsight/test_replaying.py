@@ -15,7 +15,7 @@ from mixseek.events import Event, ModelCalled
 from mixseek.hindsight.replaying import Replay, replay
 from mixseek.orchestrator import Orchestrator
 from mixseek.records import MemberSubmission, RoundState
-from mixseek.storage.journal import Journal
+from mixseek.storage.journal import CallLine, Journal
 from mixseek.testing import ModelServer
 from soak.arena import Arena, Team
 
@@ -71,19 +71,23 @@ def test_it_comes_to_the_same_without_a_server_or_a_key_and_writes_nothing(once:
     assert told.equal
     assert [(team.team_id, team.score) for team in told.teams][:2] == [("omega", 90), ("alpha", 80)]
     assert told.failed_teams == ("gamma",)
-    assert told.calls == _recorded_calls(*once)
+    assert told.calls + told.calls_cut_off == _recorded_calls(*once)
+    assert told.calls == [line.outcome for line in _recorded_lines(*once)].count("answered")
     assert _files(once[0]) == before
     assert time.monotonic() - started < 60
 
 
 def _recorded_calls(root: Path, execution_id: str) -> int:
     """All that were made, those of members too."""
+    return len(_recorded_lines(root, execution_id))
 
-    async def count() -> int:
+
+def _recorded_lines(root: Path, execution_id: str) -> list[CallLine]:
+    async def read() -> list[CallLine]:
         async with Journal(root / "journal.db") as journal:
-            return len(await journal.call_lines(execution_id))
+            return await journal.call_lines(execution_id)
 
-    return asyncio.run(count())
+    return asyncio.run(read())
 
 
 def test_the_command_ends_with_the_board_and_0_where_it_is_the_same(
@@ -237,6 +241,20 @@ def test_an_answer_that_a_member_was_given_before_the_run_was_resumed_counts_and
     assert left_out == "not among them: 1 call without an answer, cut off or failed"
 
 
+def test_a_call_that_was_on_its_way_when_a_process_was_killed_is_told_among_those_without_an_answer(
+    once: tuple[Path, str], tmp_path: Path
+) -> None:
+    before, root = _replay(once), _copy(once[0], tmp_path)
+    with sqlite3.connect(root / "journal.db") as db:
+        # The answer came from a call that was made again; of the one before there is the mark of its start alone.
+        db.execute("""INSERT INTO started_calls (call_id, execution_id, team_id, round_number, role, agent_name, key,
+            occurrence, model, started_at) SELECT 'killed', execution_id, team_id, round_number, role, agent_name, key,
+            occurrence, model, started_at FROM started_calls WHERE team_id = 'alpha' LIMIT 1""")
+    db.close()
+    told = asyncio.run(replay(once[1], root))
+    assert (told.equal, told.calls, told.calls_cut_off) == (True, before.calls, before.calls_cut_off + 1)
+
+
 @pytest.mark.parametrize("is_text", [True, False])
 def test_what_an_execution_was_resumed_with_is_told(
     is_text: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -262,3 +280,82 @@ def test_what_an_execution_was_resumed_with_is_told(
         assert "changed since" not in err
     else:
         assert json.loads(out)["resumed_with"] == [words]
+
+
+# --- what was given up because something beside it failed -------------------------------------------------------------
+
+STRICT = """
+import asyncio
+from pathlib import Path
+
+from mixseek.evaluator.metrics import BaseMetric
+from mixseek.models.evaluation_result import MetricScore
+
+
+class Strict(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        if not Path(__file__).with_name("mended").exists():
+            await asyncio.sleep(0.2)
+            raise KeyError("the metric's own trouble")
+        return MetricScore(metric_name="Strict", score=50)
+"""
+
+
+def _with_a_metric_that_raises(root: Path, server: ModelServer) -> Arena:
+    """The judges beside the metric hang, so that they are on their way when it raises."""
+    (root / "strict.py").write_text(STRICT)
+    evaluator = "".join(
+        f'[[metrics]]\nname = "{name}"\nweight = 0.25\nsystem_instruction = "How good is it?"\n'
+        for name in ("Quality", "Relevance", "Clarity")
+    )
+    arena = Arena(
+        root,
+        server.base_url,
+        [Team("alpha", members=0), Team("beta", scores=(60, 65), members=0)],
+        "max_rounds = 1\nmax_retries_per_team = 2\n",
+        evaluator=(
+            f'{evaluator}[[metrics]]\nname = "Strict"\nweight = 0.25\n'
+            '[custom_metrics]\nStrict = { path = "strict.py", class = "Strict" }\n'
+        ),
+    )
+    arena.script(server)
+    server.fault("hang_before_headers", model="judge")
+    return arena
+
+
+def test_calls_that_were_given_up_are_counted_as_cut_off_however_often_it_is_replayed(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        arena = _with_a_metric_that_raises(tmp_path, server)
+        execution_id = asyncio.run(arena.play()).summary.execution_id
+    told = [asyncio.run(replay(execution_id, tmp_path)) for _ in range(3)]
+    outcomes = [line.outcome for line in _recorded_lines(tmp_path, execution_id)]
+    answered = outcomes.count("answered")
+    assert len(outcomes) - answered > 2, "nothing was on its way"
+    assert {(one.calls, one.calls_cut_off, one.calls_not_asked_for) for one in told} == {
+        (answered, len(outcomes) - answered, 0)
+    }
+    assert all(one.equal for one in told)
+
+
+def test_tries_that_failed_before_the_code_was_mended_are_told_and_are_no_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ModelServer() as server:
+        arena = _with_a_metric_that_raises(tmp_path, server)
+        execution_id = asyncio.run(arena.play()).summary.execution_id
+        server.clear_faults()
+        (tmp_path / "mended").touch()
+        summary = asyncio.run(arena.build().resume(execution_id))
+    assert len(summary.team_results) == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["replay", "last", "-w", str(tmp_path)])
+    *_, tries, outcome, left_out = capsys.readouterr().out.splitlines()
+    assert end.value.code == 0
+    assert tries == (
+        "taken as failed, as they had, though they would go on now: try 1 of team 'alpha' in round 1, "
+        "try 1 of team 'beta' in round 1, try 2 of team 'alpha' in round 1, try 2 of team 'beta' in round 1"
+    )
+    assert outcome.startswith("equal to the record: ")
+    cut_off = sum(line.outcome != "answered" for line in _recorded_lines(tmp_path, execution_id))
+    assert left_out == f"not among them: {cut_off} calls without an answer, cut off or failed"

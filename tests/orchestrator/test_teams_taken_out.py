@@ -202,3 +202,16 @@ async def test_the_calls_of_a_team_that_was_taken_out_are_still_listed(
     with pytest.raises(SystemExit) as end:
         await asyncio.to_thread(main, command)
     assert (end.value.code, "leader-beta" in capsys.readouterr().out) == (0, True)
+
+
+async def test_a_team_that_was_taken_out_before_it_finished_a_round_is_shown_with_its_name(
+    tmp_path: Path, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arena = await _begun(tmp_path, server, "alpha", "beta 1")
+    _take_out(arena, 1)
+    await arena.build().resume(ID, accept_changes=True)
+    record = await load_execution(Workspace(tmp_path), ID)
+    assert {team.team_id: team.team_name for team in record.teams} == {"alpha": "Team alpha", "beta": "Team beta"}
+    with pytest.raises(SystemExit):
+        await asyncio.to_thread(main, ["show", ID, "-w", str(tmp_path)])
+    assert "Team beta failed" in capsys.readouterr().out

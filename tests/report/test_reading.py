@@ -53,6 +53,22 @@ def files_in(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in root.iterdir() if path.is_file()}
 
 
+async def test_the_cost_is_that_of_the_summary_to_the_last_digit(tmp_path: Path) -> None:
+    models = ("judge", "leader-c", "leader-b", "leader-a", "judgment")
+    prices = "\n".join(
+        f'[prices."scripted:{model}"]\ninput_usd_per_million = {10**place / 7}\noutput_usd_per_million = {1 / place}'
+        for place, model in enumerate(models, 1)
+    )
+    # One after the other, so that the run has its bill always in the same order, which is not that of the tables.
+    file = write_workspace(tmp_path, teams=3, members=0, max_rounds=4, orchestrator="max_concurrent_teams = 1")
+    file.write_text(f"{file.read_text()}\n{prices}\n")
+    with scripted():
+        summary = await Orchestrator(load_orchestrator_settings(file, tmp_path)).execute(TASK)
+    record = await load_execution(Workspace(tmp_path), summary.execution_id)
+    assert record.cost_usd is not None
+    assert record.cost_usd == summary.cost_usd
+
+
 async def test_a_finished_execution_is_told_whole(tmp_path: Path) -> None:
     letter = tmp_path / "letter.txt"
     letter.write_text("dear teams")

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -26,11 +27,12 @@ from mixseek.cli.output import (
 from mixseek.cli.stored import IdArgument, Place, duration, open_place
 from mixseek.cli.tables import Column, print_table
 from mixseek.errors import ConfigurationError
+from mixseek.records import Usage
 from mixseek.report.reading import LAST, nothing_played
 from mixseek.report.tabular import csv_text
 from mixseek.storage.beginning import BEGINNINGS, beginning_in
 from mixseek.storage.executions import StoredExecutions
-from mixseek.storage.journal import CallLine, Journal, JournalEvent, ModelCall
+from mixseek.storage.journal import CallLine, Journal, JournalEvent, ModelCall, StartedCall
 from mixseek.storage.journal_checks import JournalCheck, check_journal
 from mixseek.storage.playing import is_playing
 
@@ -200,8 +202,11 @@ _COLUMNS = (
     Column("USD", right=True),
     Column("Time", right=True),
 )
-_OUTCOMES = {"CancelledError": "interrupted"}
+_GIVEN_UP = "CancelledError"
+_OUTCOMES = {_GIVEN_UP: "interrupted"}
 """Outcomes in plainer words than the name of the error."""
+_LEFT, _ON_ITS_WAY = "never ended", "on its way"
+"""Outcomes of calls that did not come to an end: whether the process that made them is gone."""
 _FIELDS = (
     "call_id",
     "execution_id",
@@ -237,6 +242,8 @@ def calls(
 ) -> None:
     """List the model calls of one execution in the order they ended: whose, which model, what came of it, its cost.
 
+    Calls that did not come to an end are counted in the last line; -f json and -f csv list them after the others.
+
     \b
     Examples:
       mixseek journal calls
@@ -248,6 +255,7 @@ def calls(
         raise ConfigurationError("--bodies goes with -f json or -f csv: a table has no room for them")
     place = open_place(workspace)
     found = asyncio.run(_calls(place, place.find(execution), team, number, role, bodies=bodies))
+    ended = [line for line in found if line["ended_at"] is not None]
     if output is CallsFormat.JSON:
         print_json(place.redactor.value(rounded(found)))
     elif output is CallsFormat.CSV:
@@ -255,9 +263,9 @@ def calls(
         rows = [[_cell(line.get(name), place) for name in names] for line in found]
         print_document(csv_text(names, rows))
     else:
-        digits = usd_digits(line["cost_usd"] for line in found)
-        print_table(_COLUMNS, [[place.redactor.text(cell) for cell in _cells(line, digits)] for line in found])
-        print_line(_total_line(found))
+        digits = usd_digits(line["cost_usd"] for line in ended)
+        print_table(_COLUMNS, [[place.redactor.text(cell) for cell in _cells(line, digits)] for line in ended])
+        print_line(", ".join([_total_line(ended), *_on_their_way(found)]))
 
 
 async def _calls(
@@ -267,7 +275,25 @@ async def _calls(
         await _refuse_unknown(journal, execution_id, team)
         lines = await journal.call_lines(execution_id, team_id=team, round_number=number, role=role)
         whole = {call.call_id: call for call in await journal.calls(execution_id, team)} if bodies else {}
-    return [{**_fields(line), **_bodies(whole.get(line.call_id))} for line in lines]
+        begun = await _begun_by_who_plays(place, journal, execution_id)
+        never_ended = [
+            _fields_of_started(call, is_left=begun is None or call.started_at < begun)
+            for call in await journal.calls_never_ended(execution_id)
+            if all(one in (None, its) for one, its in zip((team, number, role), _whose(call), strict=True))
+        ]
+    return [*({**_fields(line), **_bodies(whole.get(line.call_id))} for line in lines), *never_ended]
+
+
+def _whose(call: StartedCall) -> tuple[str, int, str]:
+    return call.scope.team_id, call.scope.round_number, call.scope.role
+
+
+async def _begun_by_who_plays(place: Place, journal: Journal, execution_id: str) -> datetime | None:
+    """When the process began that plays the execution; None: nobody plays it."""
+    if _is_over(place, execution_id, await journal.last_events(execution_id, count=1)):
+        return None
+    begun = await journal.events(execution_id, kinds=BEGINNINGS)
+    return begun[-1].at if begun else None
 
 
 async def _refuse_unknown(journal: Journal, execution_id: str, team: str | None) -> None:
@@ -296,11 +322,32 @@ def _fields(line: CallLine) -> dict[str, Any]:
         "requests": line.usage.requests,
         "input_tokens": line.usage.input_tokens,
         "output_tokens": line.usage.output_tokens,
-        "cost_usd": line.cost_usd,
+        "cost_usd": None if _was_given_up(line) else line.cost_usd,
         "seconds": (line.ended_at - line.started_at).total_seconds(),
         "started_at": line.started_at.isoformat(),
         "ended_at": line.ended_at.isoformat(),
     }
+
+
+def _was_given_up(line: CallLine) -> bool:
+    """Whether the call was given up on its way, so that nobody knows what it cost."""
+    return line.outcome == _GIVEN_UP and line.attempts > 0 and line.usage.requests == 0
+
+
+def _fields_of_started(call: StartedCall, *, is_left: bool) -> dict[str, Any]:
+    """A call of which nothing is known but that it was made."""
+    known = CallLine(
+        call_id=call.call_id,
+        scope=call.scope,
+        model=call.model,
+        outcome=_LEFT if is_left else _ON_ITS_WAY,
+        usage=Usage(),
+        cost_usd=None,
+        attempts=1,
+        started_at=call.started_at,
+        ended_at=call.started_at,
+    )
+    return {**_fields(known), "seconds": None, "ended_at": None}
 
 
 def _bodies(call: ModelCall | None) -> dict[str, Any]:
@@ -329,13 +376,23 @@ def _cells(line: dict[str, Any], digits: int) -> list[str]:
 
 
 def _total_line(lines: Sequence[dict[str, Any]]) -> str:
-    costs = [line["cost_usd"] for line in lines]
+    # As on the bill, which has nothing of a call that was given up.
+    costs = [line["cost_usd"] for line in lines if line["outcome"] != _GIVEN_UP or line["cost_usd"] is not None]
     cost = None if None in costs else sum(costs)
     spent = number(sum(line["input_tokens"] + line["output_tokens"] for line in lines))
     # Bills count those that gave an answer.
     unanswered = sum(line["outcome"] != "answered" for line in lines)
     without = f" ({unanswered} without an answer)" if unanswered else ""
     return f"{counted(len(lines), 'call')}{without}, {spent} tokens, {cost_words(cost)}"
+
+
+def _on_their_way(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
+    outcomes = [line["outcome"] for line in lines if line["ended_at"] is None]
+    if left := outcomes.count(_LEFT):
+        words = "was on its way when its process ended" if left == 1 else "were on their way when their process ended"
+        yield f"and {number(left)} that {words}"
+    if going := outcomes.count(_ON_ITS_WAY):
+        yield f"and {number(going)} that {'is on its way' if going == 1 else 'are on their way'} now"
 
 
 # --- verify -----------------------------------------------------------------------------------------------------------

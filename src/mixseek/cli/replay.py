@@ -91,6 +91,10 @@ def _print(told: "Replay") -> None:
     print_line()
     for line in (*told.differences, *(f"not in the journal: {call}" for call in told.missing_calls)):
         print_line(line)
+    if told.tries_taken_as_failed:
+        print_line(
+            f"taken as failed, as they had, though they would go on now: {', '.join(told.tries_taken_as_failed)}"
+        )
     outcome = "equal to the record" if told.equal else "not what was recorded"
     calls = counted(told.calls, "call")
     print_line(f"{outcome}: {calls} answered from the journal, nobody was asked, {told.seconds:.1f} s")

@@ -67,15 +67,18 @@ class Replay(Record):
     differences: tuple[str, ...] = ()
     missing_calls: tuple[str, ...] = ()
     """Calls that the journal does not have."""
+    tries_taken_as_failed: tuple[str, ...] = ()
+    """Tries that had failed while calls were on their way, and would not now, as by a metric that was mended since:
+    what these calls would have been answered nobody knows. The try after them counts, as it did."""
     changes: tuple[str, ...] = ()
     """What of the configuration is not what the execution was begun with, or resumed with the last time."""
     resumed_with: tuple[str, ...] = ()
     """What was changed when the execution was resumed: rounds before were played by what was there before."""
     calls: int
-    """How many recorded calls were answered, or failed, as they did; those of a member whose result was used too."""
+    """How many recorded calls were answered as they were, each once; those of a member whose result was used too."""
     calls_cut_off: int = 0
-    """Recorded calls beside these that have no answer and decided nothing: those that a process left when it ended, or
-    that failed, and that were made again when the execution was resumed."""
+    """Recorded calls without an answer: those that failed, and fail again where they are made, or that were cut off,
+    those included that were on their way when a process was killed."""
     calls_of_taken_out: int = 0
     """Recorded calls of teams that were taken out."""
     calls_not_asked_for: int = 0
@@ -102,9 +105,13 @@ async def replay(
         async with run:
             summary = await play_again(run, record.started, configured)
     differences = [*_differences(record, heard, summary)]
-    left = [line for line in journal.lines if line.call_id not in journal.used]
-    of_taken_out = sum(line.scope.team_id in record.taken_out for line in left)
-    cut_off = sum(line.outcome != _ANSWERED and line.scope.team_id not in record.taken_out for line in left)
+    scopes = [*(line.scope for line in journal.lines), *(call.scope for call in journal.never_ended)]
+    of_taken_out = sum(scope.team_id in record.taken_out for scope in scopes)
+    left_behind = sum(call.scope.team_id not in record.taken_out for call in journal.never_ended)
+    lines = [line for line in journal.lines if line.scope.team_id not in record.taken_out]
+    # Whether what failed then is asked for again is a matter of moments: it depends on what fails beside it.
+    cut_off = sum(line.outcome != _ANSWERED for line in lines)
+    used = sum(line.outcome == _ANSWERED and line.call_id in journal.used for line in lines)
     return Replay(
         execution_id=execution_id,
         user_prompt=summary.user_prompt,
@@ -117,12 +124,13 @@ async def replay(
         places_of_taken_out=record.places_of_taken_out,
         differences=tuple(differences),
         missing_calls=tuple(dict.fromkeys(answers.missing)),
+        tries_taken_as_failed=tuple(sorted(set(answers.taken_as_failed))),
         changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
         resumed_with=record.resumed_with,
-        calls=len(journal.used),
-        calls_cut_off=cut_off,
+        calls=used,
+        calls_cut_off=cut_off + left_behind,
         calls_of_taken_out=of_taken_out,
-        calls_not_asked_for=len(left) - cut_off - of_taken_out,
+        calls_not_asked_for=len(lines) - cut_off - used,
         seconds=time.monotonic() - started,
     )
 
@@ -216,10 +224,19 @@ class _Recorded:
     entries: Mapping[_Place, LeaderBoardEntry]
     without_submission_in_time: frozenset[_Place]
     judged: frozenset[_Place]
+    last_tries: Mapping[str, int]
+    """The last try of each team."""
+    finished_in: Mapping[_Place, int]
+    """The try that finished each round."""
     out_of_time: frozenset[str]
     """Teams whose time ran out."""
     out_of_money: frozenset[str]
     """Teams that a budget ended, of money, of time or of anything else."""
+
+    def had_failed(self, scope: Scope) -> bool:
+        """Whether this try came to its end in this round: another one finished the round, or began it again."""
+        last = self.finished_in.get((scope.team_id, scope.round_number), self.last_tries.get(scope.team_id, 0))
+        return scope.attempt < last
 
 
 async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
@@ -228,8 +245,8 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
             f"execution {execution_id!r} was pruned on {pruned_at:%Y-%m-%d}: "
             "what its models answered is not kept any more; mixseek show still shows its results"
         )
-    kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundFinished", "RoundFailed", "RoundJudged", "TeamFailed")
-    events = await journal.events(execution_id, kinds=kinds)
+    kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundFinished", "RoundFailed", "RoundJudged")
+    events = await journal.events(execution_id, kinds=(*kinds, "TeamStarted", "TeamFailed"))
     begun = [event for event in events if event.kind in ("RunStarted", "RunResumed")]
     finished = [event for event in events if event.kind == "RunFinished"]
     if not begun:
@@ -246,6 +263,13 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
     rounds = [event for event in rounds if event.team_id in started.team_names]
     summary = _told(finished[-1])["summary"]
     finals = [each for each in summary["team_results"] if each["team_id"] in started.team_names]
+    last_tries: dict[str, int] = {}
+    finished_in: dict[_Place, int] = {}
+    for event in events:
+        if event.kind == "TeamStarted":
+            last_tries[str(event.team_id)] = int(_told(event)["attempt"])
+        elif event.kind in ("RoundFinished", "RoundFailed"):
+            finished_in[_place(event)] = last_tries.get(str(event.team_id), 1)
     return _Recorded(
         started=started,
         resumed_with=tuple(
@@ -265,6 +289,8 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
         judged=frozenset(
             (str(event.team_id), int(_told(event)["round_number"])) for event in events if event.kind == "RoundJudged"
         ),
+        last_tries=last_tries,
+        finished_in=finished_in,
         out_of_time=_failed(events, "all rounds together took longer"),
         out_of_money=_failed(events, "the run's budget ", "the team's budget ")
         | {each["team_id"] for each in finals if each["exit_reason"] == "budget_exhausted"},
@@ -298,8 +324,9 @@ class _ReplayJournal(Journal):
 
     async def load(self, execution_id: str, record: _Recorded) -> None:
         self.used: set[str] = set()
-        """The calls that were answered, or failed, from here."""
+        """The calls that were answered from here."""
         self.lines = await self.call_lines(execution_id)
+        self.never_ended = await self.calls_never_ended(execution_id)
         self._of_members = [line for line in self.lines if line.scope.role == "member"]
         self._last_words = await _last_words(self, execution_id, record)
         self._in_order: dict[tuple[str, int, str], deque[RoundPrompt]] = defaultdict(deque)
@@ -321,12 +348,6 @@ class _ReplayJournal(Journal):
                 raise BudgetExhaustedError(_EMPTY)
             let_time_run_out(limit)
             await asyncio.sleep(_A_MOMENT)
-        return known
-
-    async def find_failed_call(self, key: str, occurrence: int) -> ModelCall | None:
-        known = await super().find_failed_call(key, occurrence)
-        if known is not None:
-            self.used.add(known.call_id)
         return known
 
     async def find_tool_result(self, key: str, occurrence: int) -> ToolResult | None:
@@ -404,6 +425,7 @@ class _Answers:
     journal: Journal
     record: _Recorded
     missing: list[str] = field(default_factory=list)
+    taken_as_failed: list[str] = field(default_factory=list)
 
     async def unanswered(self, scope: Scope, model: str, key: str, occurrence: int) -> NoReturn:
         """Fail as the call failed, or let its time run out."""
@@ -436,6 +458,11 @@ class _Answers:
         elif scope.team_id in self.record.out_of_money:
             raise BudgetExhaustedError(_EMPTY)
         await asyncio.sleep(_A_MOMENT)
+        if self.record.had_failed(scope):
+            # What failed beside it does so no more, as a metric that was mended: how the try had ended is known.
+            failed = f"try {scope.attempt} of team {scope.team_id!r} in round {scope.round_number}"
+            self.taken_as_failed.append(failed)
+            raise RunError(f"{failed} had failed while this call was on its way")
         self._refuse(scope, model)
 
 

@@ -6,6 +6,7 @@ one never touches the others, and its finished rounds still count.
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -832,4 +833,5 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def cost_of(bill: Sequence[ModelUsage]) -> float | None:
     """The sum, or None where any price is not known: a part of the bill must not pass for the whole."""
     costs = [line.cost_usd for line in bill]
-    return None if None in costs else sum(cost for cost in costs if cost is not None)
+    # Whoever reads the bill later has it in another order: the sum must not depend on it.
+    return None if None in costs else math.fsum(cost for cost in costs if cost is not None)

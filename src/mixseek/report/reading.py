@@ -5,6 +5,7 @@ be missing, and the summary too; then what the other one knows is all there is.
 """
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,6 +139,10 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
         if _has_budget(kept.begun.get("configuration")):
             lost = await _if_readable(_read_lost(journal, execution_id), ())
             kept = replace(kept, lost=lost)
+        # What was told at the end holds: a tool that was cut off was used, and gave nothing that the journal has.
+        told = (kept.summary or {}).get("usage")
+        usage = await _if_readable(journal.usage(execution_id), Usage()) if told is None else Usage.model_validate(told)
+        kept = replace(kept, usage=usage)
         if kept.was_resumed:
             kept = replace(kept, played=await _if_readable(_read_played(journal, execution_id), {}))
         if stored.summary is None and not kept.is_over:
@@ -239,6 +244,8 @@ class _Kept:
     started: JournalEvent | None = None
     begun: Mapping[str, Any] = field(default_factory=dict)
     """What it was to do, by which settings; what it was gone on with holds from then on."""
+    ever_named: Mapping[str, str] = field(default_factory=dict)
+    """The names of all teams that ever took part, those included that were taken out."""
     summary: Mapping[str, Any] | None = None
     """Of a run that came to its end or was interrupted."""
     is_resumed: bool = False
@@ -256,6 +263,8 @@ class _Kept:
     bill: tuple[ModelUsage, ...] = ()
     """What calls cost, where the tables may not have all of it yet."""
     lost: tuple[LostUsage, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    """What calls consumed beyond what a bill tells: uses of tools, tokens that were cached."""
     played: Mapping[_Place, float] = field(default_factory=dict)
     """How long finished rounds were played, where several processes did."""
 
@@ -288,10 +297,12 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
     # A run that goes on after an interruption has an end again when it is told of one.
     ends = [event for event in events if event.kind in ("RunResumed", *_ENDS)]
     latest = ends[-1] if ends else None
-    begun = {name: value for event in events if event.kind in BEGINNINGS for name, value in _told(event).items()}
+    beginnings = [_told(event) for event in events if event.kind in BEGINNINGS]
+    begun = {name: value for one in beginnings for name, value in one.items()}
     return _Kept(
         started=by_kind.get("RunStarted"),
         begun=begun,
+        ever_named={team_id: name for one in beginnings for team_id, name in one.get("team_names", {}).items()},
         summary=_told(latest).get("summary") if latest else None,
         is_resumed=latest is not None and latest.kind == "RunResumed",
         was_resumed="RunResumed" in by_kind,
@@ -431,7 +442,8 @@ def _line_key(line: ModelUsage | LostUsage) -> _LineKey:
 def _cost(bill: Sequence[ModelUsage]) -> float | None:
     """The sum, or None where any price is not known: a part of the bill must not pass for the whole."""
     costs = [line.cost_usd for line in bill]
-    return None if None in costs or not costs else sum(cost for cost in costs if cost is not None)
+    # The lines come in another order than the run had them: their sum must not depend on it.
+    return None if None in costs or not costs else math.fsum(cost for cost in costs if cost is not None)
 
 
 # --- the record -------------------------------------------------------------------------------------------------------
@@ -452,7 +464,7 @@ def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running
         max_rounds=begun.get("max_rounds"),
         teams=_teams(stored, kept, bill),
         bill=bill,
-        usage=_usage(bill),
+        usage=_usage(bill, kept.usage),
         cost_usd=_cost(bill),
         lost=kept.lost,
         attachments=stored.attachments or tuple(AttachmentInfo(**one) for one in begun.get("attachments", ())),
@@ -472,11 +484,13 @@ def _first_moment(stored: ExecutionRows) -> datetime | None:
     return min(moments, default=(stored.summary or {}).get("created_at"))
 
 
-def _usage(bill: Iterable[ModelUsage]) -> Usage:
+def _usage(bill: Iterable[ModelUsage], known: Usage) -> Usage:
     lines = (
         Usage(requests=line.requests, input_tokens=line.input_tokens, output_tokens=line.output_tokens) for line in bill
     )
-    return sum(lines, start=Usage())
+    billed = sum(lines, start=Usage())
+    counts = billed.model_dump(include={"requests", "input_tokens", "output_tokens"})
+    return known.model_copy(update=counts)
 
 
 # --- teams ------------------------------------------------------------------------------------------------------------
@@ -486,6 +500,7 @@ def _teams(stored: ExecutionRows, kept: _Kept, bill: Sequence[ModelUsage]) -> tu
     rounds = _rounds(stored, kept, bill)
     names = {**_names(stored), **kept.begun.get("team_names", {})}
     ids = sorted({*names, *rounds, *kept.failures})
+    names = {**kept.ever_named, **names}
     teams = [_team(each, names.get(each, each), rounds.get(each, {}), stored, kept) for each in ids]
     ranks = {standing.team_id: standing.rank for standing in order_standings(_standings(teams))}
     ranked = [team.model_copy(update={"rank": ranks.get(team.team_id)}) for team in teams]

@@ -265,7 +265,7 @@ _BOARDS = """
     FROM leader_board GROUP BY execution_id"""
 _TIMES = "SELECT execution_id, min(round_started_at) AS started_at FROM round_status GROUP BY execution_id"
 _COSTS = """
-    SELECT execution_id, CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS cost_usd
+    SELECT execution_id, CASE WHEN count(*) = count(cost_usd) THEN fsum(cost_usd) END AS cost_usd
     FROM model_usage GROUP BY execution_id"""
 _BEGUN = """
     SELECT execution_id, count(DISTINCT team_id) AS teams, min(created_at) AS created_at

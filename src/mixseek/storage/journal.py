@@ -298,6 +298,14 @@ class Journal:
             self._redactor.text(execution_id),
         )
 
+    async def calls_never_ended(self, execution_id: str) -> list[StartedCall]:
+        """:meth:`calls_in_flight`, each once however many of its attempts left a mark."""
+        calls: dict[str, StartedCall] = {}
+        for mark in await self.calls_in_flight(execution_id):
+            call_id = mark.call_id.partition("#")[0]
+            calls.setdefault(call_id, mark.model_copy(update={"call_id": call_id}))
+        return list(calls.values())
+
     async def spending(self, execution_id: str) -> list[CallSpend]:
         """What every call of an execution cost, and what those that never ended may have cost by what they reserved."""
         named = self._redactor.text(execution_id)
