@@ -384,7 +384,7 @@ def _beside(field: _Field) -> list[Row]:
             _row(what, case, "critical path", path, "<= 1.15x" if smallest else ""),
             _row(what, case, BARE, bare, share if largest else ""),
         ]
-    return found
+    return [*found, _beside_bare_stores(field)] if smallest else found
 
 
 def _beside_bare_stores(field: _Field) -> Row:
@@ -420,9 +420,9 @@ def _bounds(field: _Field) -> str:
 def run() -> str:
     """This part of the report."""
     fields = [_field(teams) for teams in TEAMS]
-    rows = [row for each in fields for row in _beside(each)]
-    rows.insert(len(_beside(fields[0])), _beside_bare_stores(fields[0]))
-    beside = table("Competitions, beside their limits in the same run", rows)
+    beside = table(
+        "Competitions, beside their limits in the same run", [row for each in fields for row in _beside(each)]
+    )
     return "\n\n".join([_taken(fields), f"{beside}\n{_bounds(fields[-1])}"])
 
 

@@ -10,7 +10,6 @@ import asyncio
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mixseek.config.schema import BudgetSettings
@@ -60,14 +59,11 @@ class _CallFailedError(Exception):
     """A provider refused, or nobody knows what came of a call."""
 
 
-@dataclass
 class _Field:
     """One run: its teams, their purses, and the dice."""
 
-    seed: int
-
-    def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)  # dice, not secrets
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # dice, not secrets
         count = self.random.randrange(1, 7)
         self.sizes = {f"team-{number}": self.random.choice([1, 1, 3, 10]) for number in range(count)}
         self._rounds = self.random.randrange(1, 5)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
-from math import isfinite, nan
+from math import fsum, isfinite, nan
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 from uuid import uuid4
@@ -47,6 +47,7 @@ __all__ = [
     "SubmissionRecord",
     "TeamStatus",
     "Usage",
+    "cost_of",
     "order_standings",
     "seconds_between",
     "standing_key",
@@ -173,6 +174,13 @@ class ModelUsage(Record):
                 "cost_usd": None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
             }
         )
+
+
+def cost_of(bill: Sequence[ModelUsage]) -> float | None:
+    """The sum, or None where any price is not known: a part of the bill must not pass for the whole."""
+    costs = [line.cost_usd for line in bill]
+    # Whoever reads the bill later has it in another order: the sum must not depend on it.
+    return None if None in costs else fsum(cost for cost in costs if cost is not None)
 
 
 class ImprovementJudgment(Record):

@@ -396,6 +396,13 @@ def test_ctrl_c_ends_the_wait(member: str, workspace: Path, server: ModelServer)
 # --- evaluate ---------------------------------------------------------------------------------------------------------
 
 
+def _score_by(workspace: Path, file: str, name: str) -> None:
+    """Let a class of a file be the only metric."""
+    (workspace / "configs/evaluator.toml").write_text(
+        f'[[metrics]]\nname = "{name}"\n[custom_metrics]\n{name} = {{ path = "{file}", class = "{name}" }}\n'
+    )
+
+
 def test_a_metric_that_measures_a_bare_number_is_told_what_to_return(run: Run, workspace: Path) -> None:
     (workspace / "bare.py").write_text(
         "from mixseek.evaluator.metrics import CodeMetric, MetricOptions\n\n\n"
@@ -404,9 +411,7 @@ def test_a_metric_that_measures_a_bare_number_is_told_what_to_return(run: Run, w
         "    def measure(self, submission, reference):\n"
         "        return 55\n"
     )
-    (workspace / "configs/evaluator.toml").write_text(
-        '[[metrics]]\nname = "Bare"\n[custom_metrics]\nBare = { path = "bare.py", class = "Bare" }\n'
-    )
+    _score_by(workspace, "bare.py", "Bare")
     ran = run("evaluate", "q", "a")
     told = "metric 'Bare' could not score: measure has to return Measured(score, comment), and it returned int"
     assert (ran.code, ran.err) == (2, f"mixseek: {told}\n")
@@ -419,9 +424,7 @@ def test_a_metric_of_ones_own_that_fails_is_told_once_with_its_line(run: Run, wo
         "    async def evaluate(self, user_query, submission, **context):\n"
         "        return {}['points']\n"
     )
-    (workspace / "configs/evaluator.toml").write_text(
-        '[[metrics]]\nname = "Failing"\n[custom_metrics]\nFailing = { path = "failing.py", class = "Failing" }\n'
-    )
+    _score_by(workspace, "failing.py", "Failing")
     ran = run("evaluate", "q", "a")
     told = "metric 'Failing' failed at failing.py, line 6: KeyError: 'points'"
     assert (ran.code, ran.err) == (2, f"mixseek: {told}\n")

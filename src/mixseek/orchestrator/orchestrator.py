@@ -6,7 +6,6 @@ one never touches the others, and its finished rounds still count.
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -73,9 +72,9 @@ from mixseek.records import (
     ExitReason,
     FailedTeamInfo,
     LeaderBoardEntry,
-    ModelUsage,
     OrchestratorTask,
     TeamStatus,
+    cost_of,
     order_standings,
     utc_now,
 )
@@ -94,7 +93,7 @@ from mixseek.workspace import Workspace
 if TYPE_CHECKING:
     from mixseek.json_schema import JsonSchema
 
-__all__ = ["Orchestrator", "cost_of", "play_again"]
+__all__ = ["Orchestrator", "play_again"]
 
 logger = logging.getLogger(__name__)
 
@@ -828,10 +827,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__
-
-
-def cost_of(bill: Sequence[ModelUsage]) -> float | None:
-    """The sum, or None where any price is not known: a part of the bill must not pass for the whole."""
-    costs = [line.cost_usd for line in bill]
-    # Whoever reads the bill later has it in another order: the sum must not depend on it.
-    return None if None in costs else math.fsum(cost for cost in costs if cost is not None)

@@ -42,7 +42,7 @@ from mixseek.events import (
 )
 from mixseek.llm import Backoff, Scope, calling
 from mixseek.orchestrator.arguments import checked_backoff, checked_listeners
-from mixseek.orchestrator.orchestrator import Orchestrator, cost_of
+from mixseek.orchestrator.orchestrator import Orchestrator
 from mixseek.records import (
     Attachment,
     EvaluationRequest,
@@ -53,6 +53,7 @@ from mixseek.records import (
     ModelUsage,
     Record,
     Usage,
+    cost_of,
 )
 from mixseek.round_controller.priced import unpriced_models
 from mixseek.round_controller.run import Run, open_run

@@ -5,7 +5,6 @@ be missing, and the summary too; then what the other one knows is all there is.
 """
 
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from mixseek.records import (
     ModelUsage,
     Standing,
     Usage,
+    cost_of,
     order_standings,
     seconds_between,
 )
@@ -195,7 +195,7 @@ async def _line(
             status, seconds = kept.status, kept.seconds
             # The tables have no line yet of a round that did not end.
             if bill := await _if_readable(journal.bill(execution_id), []):
-                cost_usd = _cost(bill)
+                cost_usd = cost_of(bill) if bill else None
     return ExecutionLine(
         execution_id=execution_id,
         user_prompt=known.user_prompt or (run.user_prompt if run else ""),
@@ -439,13 +439,6 @@ def _line_key(line: ModelUsage | LostUsage) -> _LineKey:
     return line.team_id, line.round_number, line.role, line.agent_name, line.model
 
 
-def _cost(bill: Sequence[ModelUsage]) -> float | None:
-    """The sum, or None where any price is not known: a part of the bill must not pass for the whole."""
-    costs = [line.cost_usd for line in bill]
-    # The lines come in another order than the run had them: their sum must not depend on it.
-    return None if None in costs or not costs else math.fsum(cost for cost in costs if cost is not None)
-
-
 # --- the record -------------------------------------------------------------------------------------------------------
 
 
@@ -465,7 +458,7 @@ def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running
         teams=_teams(stored, kept, bill),
         bill=bill,
         usage=_usage(bill, kept.usage),
-        cost_usd=_cost(bill),
+        cost_usd=cost_of(bill) if bill else None,
         lost=kept.lost,
         attachments=stored.attachments or tuple(AttachmentInfo(**one) for one in begun.get("attachments", ())),
         reference=begun.get("reference"),
