@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import subprocess
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,9 +16,11 @@ from mixseek.events import Event, TeamFinished
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import MemberSubmission, RoundState
 from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.storage.turn import Turn
 from mixseek.testing import ModelCall, ModelServer, write_workspace
 from soak.arena import TASK, Arena, Played, Team
 from tests.processes import holder_of
+from tests.waiting import until
 
 EIGHTY = {"evaluator_comment": "", "score": 80}
 LONE = [Team("alpha", members=0)]
@@ -45,6 +48,28 @@ def asked(server: ModelServer, model: str, text: str = "") -> int:
 
 def attempts(played: Played, team: str = "alpha") -> list[int]:
     return [event.attempt for event in played.told("TeamStarted", team)]
+
+
+# --- the first run of a workspace -------------------------------------------------------------------------------------
+
+
+async def test_the_first_run_of_a_workspace_asks_models_while_its_database_is_made(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    arena = scripted(tmp_path, server, LONE, orchestrator="max_rounds = 1")
+    turn = Turn(tmp_path / "mixseek.db.lock")
+    assert turn.take(time.monotonic() + 60, threading.Event())
+    playing = asyncio.create_task(arena.play())
+    try:
+        await until(lambda: asked(server, "judge") == 1)
+        assert not (tmp_path / "mixseek.db").exists()
+    finally:
+        turn.release()
+    played = await playing
+    assert [row["score"] for row in arena.rows("leader_board")] == [played.summary.best_score]
+    assert len(arena.rows("round_history")) == 1
+    # It was not missing: nobody has ever made one.
+    assert "was missing" not in caplog.text
 
 
 # --- trying again -----------------------------------------------------------------------------------------------------

@@ -12,12 +12,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from mixseek.errors import NotResumableError, RunChangedError
 from mixseek.events import Event, RoundStarted
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
+from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.testing import ModelCall, ModelServer, ModelServerProcess, ToolCall, write_workspace
 from soak import forked
 from soak.arena import TASK, Arena, Team
@@ -139,6 +141,37 @@ async def test_a_submission_whose_judge_was_down_is_only_scored(tmp_path: Path, 
     assert [event.round_number for event in events if event.kind == "RoundStarted"] == [2]
     assert [entry.exit_reason for entry in summary.team_results] == ["max_rounds_reached"]
     assert [row["final_submission"] for row in arena.rows("leader_board")] == [False, True]
+
+
+async def test_what_was_told_and_not_written_is_written_when_the_run_goes_on(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha", members=1)], orchestrator=f"{ROUNDS}{NO_RETRIES}")
+    arena.script(scripted)
+
+    def break_judges(event: Event) -> None:
+        if isinstance(event, RoundStarted) and event.round_number == 2:
+            scripted.fault(401, model="judge")
+
+    await begun(arena, listeners=[break_judges])
+    told = [arena.rows(table) for table in ("round_status", "round_history", "model_usage")]
+    with duckdb.connect(str(tmp_path / "mixseek.db")) as connection:
+        # As if the process had been killed just before it wrote them.
+        connection.execute("UPDATE round_status SET should_continue = NULL, reasoning = NULL WHERE round_number = 1")
+        connection.execute("DELETE FROM model_usage WHERE role = 'judgment'")
+        connection.execute("DELETE FROM round_history WHERE round_number = 2")
+    scripted.clear_faults()
+    await resumed(arena)
+    status, history, usage = (arena.rows(table) for table in ("round_status", "round_history", "model_usage"))
+    assert _without_id(status[0]) == _without_id(told[0][0])
+    assert [_without_id(row) for row in history] == [_without_id(row) for row in told[1]]
+    assert [row for row in told[2] if row["role"] == "judgment"] == [
+        row for row in usage if row["role"] == "judgment" and row["round_number"] == 1
+    ]
+
+
+def _without_id(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "id"}
 
 
 async def test_a_team_in_its_second_try_goes_on_in_it(tmp_path: Path, scripted: ModelServer) -> None:
@@ -315,8 +348,11 @@ async def test_results_that_cannot_be_written_are_no_reason_to_ask_again(tmp_pat
     arena.script(scripted)
     holders: list[subprocess.Popen[bytes]] = []
 
+    async with AggregationStore(tmp_path) as store:
+        await store.get_leader_board()
+
     def take_the_file(event: Event) -> None:
-        if event.kind == "RoundStarted" and not holders:
+        if event.kind == "TeamStarted" and not holders:
             holders.append(holder_of(tmp_path / "mixseek.db"))
 
     asked = []
@@ -328,8 +364,8 @@ async def test_results_that_cannot_be_written_are_no_reason_to_ask_again(tmp_pat
             holders.pop().communicate()
         assert "is held by" in failed.failed_teams_info[0].error_message
         asked.append(scripted.bill.total.requests)
-    # A leader twice and a member, once and for all.
-    assert asked == [3, 3, 3]
+    # A leader twice, a member and a judge, once and for all.
+    assert asked == [4, 4, 4]
     summary, _ = await resumed(arena)
     assert summary.failed_teams_info == []
 

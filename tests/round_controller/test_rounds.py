@@ -19,6 +19,7 @@ from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.testing import ModelCall, ModelServer, ToolCall
 from mixseek.workspace import Workspace
 from soak.arena import TASK, Arena, Played, Team, at_once, round_of
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -479,7 +480,39 @@ async def test_what_was_decided_after_a_round_stays_decided_when_the_team_is_tri
         best = await controller.run_round(TASK, 60)
     assert (best.round_number, best.exit_reason) == (1, "no_improvement_expected")
     assert len(sent(server, "leader-alpha")) == 1
-    assert len(sent(server, "judgment")) == (2 if method == "save_round_status" else 1)
+    assert len(sent(server, "judgment")) == 1
+
+
+class WritesWhenAsked(AggregationStore):
+    """A store that writes a round's messages, and what was decided after it, when a model was asked meanwhile."""
+
+    def __init__(self, root: Path, server: ModelServer) -> None:
+        super().__init__(root)
+        self._server = server
+
+    async def save_aggregation(self, *args: Any, **values: Any) -> None:
+        await self._until_asked("judge")
+        await super().save_aggregation(*args, **values)
+
+    async def save_round_status(self, *args: Any, **values: Any) -> None:
+        is_last = args[3] == 2
+        if not is_last:
+            await self._until_asked("leader-alpha")
+        await super().save_round_status(*args, **values)
+
+    async def _until_asked(self, model: str) -> None:
+        before = len(sent(self._server, model))
+        await until(lambda: len(sent(self._server, model)) > before)
+
+
+async def test_no_model_waits_for_the_messages_or_the_verdict_of_a_round_to_be_written(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    store = WritesWhenAsked(tmp_path, server)
+    async with controller_in(tmp_path, server, store=store, min_rounds=2) as controller:
+        best = await controller.run_round(TASK, 60)
+        history = [await store.load_round_history(best.execution_id, "alpha", number) for number in (1, 2)]
+    assert None not in history
 
 
 async def test_a_round_that_could_not_be_written_is_not_generated_again(tmp_path: Path, server: ModelServer) -> None:

@@ -83,7 +83,7 @@ from mixseek.records import (
 from mixseek.round_controller.prompts import RoundPrompts
 from mixseek.round_controller.restored import RestoredTeam
 from mixseek.round_controller.run import Run, as_final, best_entry, open_run, standing_of
-from mixseek.round_controller.uncut import uncut
+from mixseek.round_controller.uncut import beside, uncut
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.strangers import alone, is_for_us
 from mixseek.templating import TEXTS, Texts, with_place
@@ -110,6 +110,8 @@ class _Submitted:
     number: int
     turn: Turn
     started_at: datetime
+    history: HistoryKept | None
+    """What the store is to have of it; None for what an older version left without it."""
 
 
 class RoundController:
@@ -176,6 +178,8 @@ class RoundController:
         self._history: list[RoundState] = []
         self._entries: list[LeaderBoardEntry] = []
         self._decided: dict[int, bool] = {}
+        self._verdict: RoundJudged | None = None
+        """The latest one, until the store has it."""
         self._unscored: _Submitted | None = None
         self._unscored_entry: LeaderBoardEntry | None = None
         self._exit_reason: ExitReason = "max_rounds_reached"
@@ -224,14 +228,17 @@ class RoundController:
         for finished in team.rounds:
             self._entries.append(finished.entry)
             self._run.memory.put(finished.entry)
-            if finished.goes_on is not None:
-                self._decided[finished.state.round_number] = finished.goes_on
-            self._exit_reason = finished.exit_reason or self._exit_reason
+            # What was told of the last one, and of a submission, may not have been written any more.
+            self._verdict = finished.verdict
+            if finished.verdict is not None:
+                # Whatever a model thought of it: a team that stops has a reason.
+                self._decided[finished.state.round_number] = finished.verdict.exit_reason is None
+                self._exit_reason = finished.verdict.exit_reason or self._exit_reason
         self._history = [finished.state for finished in team.rounds]
         if team.submission is not None:
             made = team.submission
             turn = Turn(made.content, list(made.members), list(made.messages))
-            self._unscored = _Submitted(made.round_number, turn, made.started_at)
+            self._unscored = _Submitted(made.round_number, turn, made.started_at, made.history)
         self._attempt = team.attempt - 1
         self._prompts.reuse, self._prompts.outdated = True, outdated
 
@@ -285,7 +292,8 @@ class RoundController:
         try:
             while await self._goes_on():
                 reach("round.between")
-                await self._play(len(self._history) + 1)
+                async with beside(self._keep_verdict()):
+                    await self._play(len(self._history) + 1)
         except BudgetExhaustedError as error:
             # The round that was broken off costs nobody a result: the best one before it counts.
             if self.standing is None and self._last_unscored() is None:
@@ -301,7 +309,7 @@ class RoundController:
         # Another process may have gone on to a round that there is no more: it was taken up with fewer of them.
         is_beyond = latest.round_number >= self._task.max_rounds and self._decided.get(latest.round_number)
         if is_beyond or latest.round_number not in self._decided:
-            verdict = await self.should_continue_round(latest)
+            verdict = await self._decide(latest)
             self._decided[latest.round_number] = verdict.should_continue
         return self._decided[latest.round_number]
 
@@ -325,18 +333,20 @@ class RoundController:
         prompt = await self._prompts.team_prompt(self._context(number))
         self._run.tell(RoundStarted(**self._where(), round_number=number, prompt=prompt))
         limit = PatientTimeout(self._task.submission_timeout_seconds)
-        messages: list[JsonValue] = []
+        turn: Turn | None = None
         try:
             with self._calling(number, "leader", LEADER) as scope:
                 async with limit, self._run.before_time_is_up(self._team.team_id):
                     turn = await self._leader.play(prompt, scope, self._run.tell, submissions)
-            messages = turn.messages
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise RoundTimeoutError(f"no submission within {self._task.submission_timeout_seconds} s") from error
         finally:
-            await self._keep_history(number, submissions, messages)
+            history = self._tell_history(number, submissions, [] if turn is None else turn.messages)
+            if turn is None:
+                # There is nothing to be scored, and so nothing beside which it could be written.
+                await self._keep_history(history)
         self._run.tell(
             SubmissionMade(
                 **self._where(),
@@ -345,12 +355,13 @@ class RoundController:
                 round_started_at=started_at,
             )
         )
-        return _Submitted(number, turn, started_at)
+        return _Submitted(number, turn, started_at, history)
 
     async def _score(self, submitted: _Submitted) -> RoundState:
         """The scored round; a submission that cannot be scored is kept as it is, and the team's run ends there."""
         number, content = submitted.number, submitted.turn.submission
         if self._evaluator is None:
+            await self._keep_history(submitted.history)
             return self._unscored_state(number, content, NOT_ASKED, submitted.started_at)
         self._unscored = submitted
         request = EvaluationRequest(
@@ -361,10 +372,8 @@ class RoundController:
             reference=self._task.reference,
         )
         try:
-            prompts = await self._evaluator_prompts(self._evaluator, request)
-            with self._calling(number, "evaluator", "evaluator"):
-                async with self._run.before_time_is_up(self._team.team_id):
-                    result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
+            async with beside(self._keep_history(submitted.history)):
+                result = await self._evaluated(self._evaluator, request, number)
         except (EvaluationError, BudgetExhaustedError) as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
             entry = self._entry(state)
@@ -396,6 +405,12 @@ class RoundController:
             message_history=submitted.turn.messages,
         )
 
+    async def _evaluated(self, evaluator: Evaluator, request: EvaluationRequest, number: int) -> EvaluationResult:
+        prompts = await self._evaluator_prompts(evaluator, request)
+        with self._calling(number, "evaluator", "evaluator"):
+            async with self._run.before_time_is_up(self._team.team_id):
+                return await evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
+
     async def _evaluator_prompts(self, evaluator: Evaluator, request: EvaluationRequest) -> dict[str, str]:
         if not evaluator.judges:
             return {}
@@ -411,6 +426,12 @@ class RoundController:
 
     async def should_continue_round(self, state: RoundState) -> ImprovementJudgment:
         """Whether another round is played after ``state``; decided by rules, else by the model, and recorded."""
+        judgment = await self._decide(state)
+        await self._keep_verdict()
+        return judgment
+
+    async def _decide(self, state: RoundState) -> ImprovementJudgment:
+        """:meth:`should_continue_round`, told to whoever listens; the store does not have it yet."""
         rule = decide_by_rule(
             self._history,
             self._judgment.settings,
@@ -423,7 +444,7 @@ class RoundController:
         except BudgetExhaustedError as error:
             rule, opinion = rule if rule.exit_reason else stop_for_want(str(error)), None
         decision = settle(rule, opinion)
-        await self._record_judgment(state, opinion or rule.judgment, decision.exit_reason)
+        self._tell_verdict(state, opinion or rule.judgment, decision.exit_reason)
         self._exit_reason = decision.exit_reason or self._exit_reason
         return decision.judgment
 
@@ -438,30 +459,35 @@ class RoundController:
             async with self._run.before_time_is_up(self._team.team_id):
                 return await self._judgment.ask(prompt, self._task.judgment_timeout_seconds)
 
-    async def _record_judgment(
-        self, state: RoundState, judgment: ImprovementJudgment, exit_reason: ExitReason | None
-    ) -> None:
-        judged = RoundJudged(
+    def _tell_verdict(self, state: RoundState, judgment: ImprovementJudgment, exit_reason: ExitReason | None) -> None:
+        self._verdict = RoundJudged(
             **self._where(),
             round_number=state.round_number,
             judgment=judgment,
             exit_reason=exit_reason,
             usage=self._bill(state.round_number, judgment=True),
         )
-        if self._run.store is not None:
-            await self._run.store.save_round_status(
-                self._task.execution_id,
-                self._team.team_id,
-                self._team.team_name,
-                state.round_number,
-                **judgment.model_dump(),
-                round_started_at=state.round_started_at,
-                round_ended_at=state.round_ended_at,
-                usage=judged.usage,
-                at=judged.at,
-            )
         self.update_round_state(state.model_copy(update={"improvement_judgment": judgment}))
-        await self._run.tell_for_good(judged)
+        self._run.tell(self._verdict)
+
+    async def _keep_verdict(self) -> None:
+        """Write the latest verdict, unless the store has it."""
+        judged = self._verdict
+        if judged is None or self._run.store is None:
+            return
+        state = self._history[judged.round_number - 1]
+        await self._run.store.save_round_status(
+            judged.execution_id,
+            self._team.team_id,
+            self._team.team_name,
+            judged.round_number,
+            **judged.judgment.model_dump(),
+            round_started_at=state.round_started_at,
+            round_ended_at=state.round_ended_at,
+            usage=judged.usage,
+            at=judged.at,
+        )
+        self._verdict = None
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
@@ -480,6 +506,7 @@ class RoundController:
 
     async def finish(self, reason: ExitReason) -> LeaderBoardEntry:
         """Mark the best finished round as the team's final submission, with the reason it stopped."""
+        await self._keep_verdict()
         best = self.best(reason)
         await self._run.mark_final(best)
         return best
@@ -539,16 +566,21 @@ class RoundController:
         self._run.memory.put(entry)
         return usage
 
-    async def _keep_history(
+    def _tell_history(
         self, number: int, submissions: Sequence[MemberSubmission], messages: Sequence[JsonValue]
-    ) -> None:
+    ) -> HistoryKept:
         record = MemberSubmissionsRecord(
             **self._where(), team_name=self._team.team_name, round_number=number, submissions=list(submissions)
         )
-        kept = HistoryKept(**self._where(), record=record, message_history=list(messages))
-        self._run.tell(kept)
-        if self._run.store is not None:
-            await self._run.store.save_aggregation(self._task.execution_id, record, messages, at=kept.at)
+        history = HistoryKept(**self._where(), record=record, message_history=list(messages))
+        self._run.tell(history)
+        return history
+
+    async def _keep_history(self, history: HistoryKept | None) -> None:
+        if self._run.store is not None and history is not None:
+            await self._run.store.save_aggregation(
+                history.execution_id, history.record, history.message_history, at=history.at
+            )
 
     async def _call_hook(self, state: RoundState, submissions: list[MemberSubmission]) -> None:
         if self._on_round_complete is None:

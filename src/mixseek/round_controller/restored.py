@@ -12,13 +12,11 @@ from typing import Any, Self
 
 from pydantic import JsonValue, TypeAdapter
 
-from mixseek.events import RunStarted
+from mixseek.events import HistoryKept, RoundJudged, RunStarted
 from mixseek.records import (
     ExitReason,
-    ImprovementJudgment,
     LeaderBoardEntry,
     MemberSubmission,
-    MemberSubmissionsRecord,
     ModelUsage,
     RoundState,
     Usage,
@@ -39,8 +37,7 @@ class RestoredRound:
     state: RoundState
     entry: LeaderBoardEntry
     usage: tuple[ModelUsage, ...]
-    goes_on: bool | None = None
-    exit_reason: ExitReason | None = None
+    verdict: RoundJudged | None = None
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,17 @@ class RestoredSubmission:
     round_number: int
     content: str
     started_at: datetime
-    members: tuple[MemberSubmission, ...] = ()
-    messages: tuple[JsonValue, ...] = ()
+    history: HistoryKept | None = None
+
+    @property
+    def members(self) -> list[MemberSubmission]:
+        """What its members did."""
+        return self.history.record.submissions if self.history else []
+
+    @property
+    def messages(self) -> list[JsonValue]:
+        """What leader and members said."""
+        return self.history.message_history if self.history else []
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,7 @@ class RestoredTeam:
         """The team as it goes on where its budget ended it; any other as it is."""
         if not self.ran_out:
             return self
-        undecided = [
-            replace(finished, goes_on=None, exit_reason=None) if finished.exit_reason == _RAN_OUT else finished
-            for finished in self.rounds
-        ]
+        undecided = [replace(one, verdict=None) if _ended_by_budget(one.verdict) else one for one in self.rounds]
         return replace(self, best=None, rounds=tuple(undecided))
 
     @property
@@ -131,7 +134,8 @@ async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None
     started = beginning_in(events)
     if started is None:
         return None
-    histories = {str(event.team_id): event for event in await journal.latest_events(execution_id, "HistoryKept")}
+    latest = map(_history_in, await journal.latest_events(execution_id, "HistoryKept"))
+    histories = {history.team_id: history for history in latest}
     by_team = _by_team(events)
     teams = {team_id: _team(own, histories.get(team_id)) for team_id, own in by_team.items()}
     return RestoredRun(
@@ -185,7 +189,7 @@ class _Known:
     attempt: int = 1
     first_attempt: int = 1
     rounds: dict[int, RestoredRound] = field(default_factory=dict)
-    verdicts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    verdicts: dict[int, RoundJudged] = field(default_factory=dict)
     """What was decided after each round; a later word on the same round holds."""
     made: JournalEvent | None = None
     end: JournalEvent | None = None
@@ -202,7 +206,8 @@ class _Known:
                 finished = _round(told)
                 self.rounds[finished.state.round_number] = finished
             case "RoundJudged":
-                self.verdicts[int(told["round_number"])] = told
+                judged = RoundJudged.model_validate(_whole(event))
+                self.verdicts[judged.round_number] = judged
             case "TeamFinished":
                 # Where a team that was taken out is there again, it goes on.
                 self.end = None if told["best"]["exit_reason"] == _TAKEN_OUT else event
@@ -211,11 +216,15 @@ class _Known:
             case "RunResumed":
                 self.end = None
                 self.verdicts = {
-                    number: told for number, told in self.verdicts.items() if told["exit_reason"] != _RAN_OUT
+                    number: judged for number, judged in self.verdicts.items() if not _ended_by_budget(judged)
                 }
 
 
-def _team(events: Sequence[JournalEvent], history: JournalEvent | None) -> RestoredTeam:
+def _ended_by_budget(verdict: RoundJudged | None) -> bool:
+    return verdict is not None and verdict.exit_reason == _RAN_OUT
+
+
+def _team(events: Sequence[JournalEvent], history: HistoryKept | None) -> RestoredTeam:
     known = _Known()
     for event in events:
         known.hear(event)
@@ -241,32 +250,27 @@ def _round(told: Mapping[str, Any]) -> RestoredRound:
 _USAGE: TypeAdapter[list[ModelUsage]] = TypeAdapter(list[ModelUsage])
 
 
-def _judged(finished: RestoredRound, told: Mapping[str, Any] | None) -> RestoredRound:
-    if told is None:
+def _judged(finished: RestoredRound, verdict: RoundJudged | None) -> RestoredRound:
+    if verdict is None:
         return finished
-    judgment = ImprovementJudgment.model_validate(told["judgment"])
     return RestoredRound(
-        state=finished.state.model_copy(update={"improvement_judgment": judgment}),
+        state=finished.state.model_copy(update={"improvement_judgment": verdict.judgment}),
         entry=finished.entry,
-        usage=(*finished.usage, *_USAGE.validate_python(told["usage"])),
-        # Whatever a model thought of it: a team that stops has a reason.
-        goes_on=told["exit_reason"] is None,
-        exit_reason=told["exit_reason"],
+        usage=(*finished.usage, *verdict.usage),
+        verdict=verdict,
     )
 
 
-def _submission(known: _Known, history: JournalEvent | None) -> RestoredSubmission | None:
+def _submission(known: _Known, history: HistoryKept | None) -> RestoredSubmission | None:
     """What was submitted in a round that did not end."""
     if known.made is None or int(_told(known.made)["round_number"]) in known.rounds:
         return None
     told = _told(known.made)
-    record, messages = _history(history, told["round_number"])
     return RestoredSubmission(
         round_number=told["round_number"],
         content=told["submission_content"],
         started_at=_moment(told.get("round_started_at")) or known.made.at,
-        members=tuple(record.submissions) if record else (),
-        messages=tuple(messages),
+        history=_if_of_round(told["round_number"], history),
     )
 
 
@@ -274,20 +278,26 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _with_messages(rounds: list[RestoredRound], history: JournalEvent | None) -> list[RestoredRound]:
+def _with_messages(rounds: list[RestoredRound], history: HistoryKept | None) -> list[RestoredRound]:
     """Only the latest round has its messages, as in a run that was never left."""
     if not rounds:
         return []
     *earlier, latest = rounds
-    _, messages = _history(history, latest.state.round_number)
+    own = _if_of_round(latest.state.round_number, history)
     # A round that failed or was not scored keeps none.
-    kept = messages if latest.state.evaluation_score is not None else []
+    kept = own.message_history if own is not None and latest.state.evaluation_score is not None else []
     state = latest.state.model_copy(update={"message_history": kept})
-    return [*earlier, RestoredRound(state, latest.entry, latest.usage, latest.goes_on, latest.exit_reason)]
+    return [*earlier, replace(latest, state=state)]
 
 
-def _history(history: JournalEvent | None, round_number: int) -> tuple[MemberSubmissionsRecord | None, list[JsonValue]]:
-    if history is None:
-        return None, []
-    record = MemberSubmissionsRecord.model_validate(_told(history)["record"])
-    return (record, list(_told(history)["message_history"])) if record.round_number == round_number else (None, [])
+def _if_of_round(round_number: int, history: HistoryKept | None) -> HistoryKept | None:
+    return history if history is not None and history.record.round_number == round_number else None
+
+
+def _history_in(event: JournalEvent) -> HistoryKept:
+    return HistoryKept.model_validate(_whole(event))
+
+
+def _whole(event: JournalEvent) -> dict[str, Any]:
+    """What the event told, with what is kept beside it."""
+    return {**_told(event), "execution_id": event.execution_id, "team_id": event.team_id, "at": event.at}

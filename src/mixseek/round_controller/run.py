@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from bisect import insort
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
@@ -29,6 +30,7 @@ from mixseek.records import (
     utc_now,
 )
 from mixseek.round_controller.restored import RestoredRun
+from mixseek.round_controller.uncut import beside
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.attachments import keep_attachments
 from mixseek.storage.journal import Journal, JournalEvent
@@ -125,6 +127,7 @@ class Run:
     """Whether all that models, members and tools say is in the journal, so that nobody has to be made ready."""
     _sequences: Counter[str | None] = field(default_factory=Counter)
     _playing: list[Playing] = field(default_factory=list)
+    _beginning: asyncio.Future[None] | None = None
 
     budget: BudgetSettings | None = None
     """What all teams together may spend."""
@@ -267,22 +270,34 @@ class Run:
             await asyncio.to_thread(keep_attachments, self.workspace.attachments, attachments)
 
     async def __aenter__(self) -> Self:
+        is_first = self._is_first
         # A run that was left can be entered anew, for a team that is to go on after a failure.
         if self.store is not None and self.owns_store:
             await self.store.__aenter__()
         if self.journal is not None:
             await self.journal.__aenter__()
-        if self.store is not None:
+        if self.store is not None and not is_first:
             # A database that cannot be opened is found out before a call is paid for whose result could not be kept.
             await self.store.get_leader_board(limit=0)
         try:
             if self.store is not None:
                 await self._take_place(self.store)
+            if self.store is not None and is_first:
+                # With one that is not there nothing can be wrong where the journal could be made a moment ago, so
+                # nobody waits for DuckDB, which takes 50 ms to make it.
+                self._beginning = asyncio.ensure_future(self.store.begin())
             await self.hub.__aenter__()
         except BaseException:
             await self._let_others_play()
             raise
         return self
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether neither store is there yet, and taking the place makes the journal."""
+        if self.store is None or self.journal is None or not self.takes_place:
+            return False
+        return not any(os.path.lexists(path) for path in (self.store.db_path, self.journal.path))
 
     async def _take_place(self, store: AggregationStore) -> None:
         has_place = self.takes_place and self.journal is not None
@@ -317,13 +332,22 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.purses.stop()
-        async with AsyncExitStack() as stack:
-            if self.store is not None and self.owns_store:
-                stack.push_async_callback(self.store.close)
+        async with beside(self._close_store()), AsyncExitStack() as stack:
             if self.journal is not None:
                 stack.push_async_callback(self.journal.aclose)
             stack.push_async_callback(self._let_others_play)
             await self.hub.__aexit__(kind, error, traceback)
+
+    async def _close_store(self) -> None:
+        beginning, self._beginning = self._beginning, None
+        if beginning is not None:
+            beginning.cancel()
+            await asyncio.wait({beginning})
+            if not beginning.cancelled() and (error := beginning.exception()) is not None:
+                # Whoever had something to write has met it, too.
+                logger.debug("the database could not be made: %s", error)
+        if self.store is not None and self.owns_store:
+            await self.store.close()
 
 
 def open_run(

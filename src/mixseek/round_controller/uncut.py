@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-__all__ = ["uncut"]
+__all__ = ["beside", "uncut"]
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-async def uncut(work: Coroutine[Any, Any, T], if_cancelled: Callable[[T], None]) -> T:
+async def uncut(work: Awaitable[T], if_cancelled: Callable[[T], None]) -> T:
     """What ``work`` gives; whoever is cancelled meanwhile goes when it is done, or at once when cancelled again.
 
     ``if_cancelled`` is then given what would have been returned, in the caller's own task and context.
@@ -20,17 +21,37 @@ async def uncut(work: Coroutine[Any, Any, T], if_cancelled: Callable[[T], None])
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        try:
-            await asyncio.wait({task})
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
-        if task.cancelled():
-            raise
-        if (error := task.exception()) is None:
+        if await _went_well(task):
             if_cancelled(task.result())
-        else:
-            # Whoever would have heard of it hears of the cancellation instead.
-            logger.warning("what was to be kept at the end could not be: %s", error)
         raise
+
+
+@asynccontextmanager
+async def beside(writing: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Let ``writing`` go on beside what is done inside; whoever comes out, however, comes out when it is written.
+
+    What could not be written is raised there, unless something else is on its way up already.
+    """
+    task = asyncio.ensure_future(writing)
+    try:
+        yield
+    except BaseException:
+        await _went_well(task)
+        raise
+    await uncut(task, lambda _: None)
+
+
+async def _went_well(task: asyncio.Future[Any]) -> bool:
+    """Whether it came to its end and did not fail; whoever is cancelled while waiting for it takes it along."""
+    try:
+        await asyncio.wait({task})
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+    if task.cancelled():
+        return False
+    if (error := task.exception()) is not None:
+        # Whoever would have heard of it hears of something else instead.
+        logger.warning("what was to be kept could not be: %s", error)
+    return error is None

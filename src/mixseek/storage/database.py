@@ -68,14 +68,16 @@ class HeldElsewhereError(Exception):
         self.holder = holder
 
 
-def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> duckdb.DuckDBPyConnection:
+def open_database(
+    path: Path, migrations: Sequence[Migration] = MIGRATIONS, *, is_first: bool = False
+) -> duckdb.DuckDBPyConnection:
     """A connection to an up-to-date file; the caller has the turn.
 
     A file that is missing or broken is made from the journal beside it, if that has anything to make it from; a broken
-    one is kept under another name.
+    one is kept under another name. For whoever ``is_first`` in a workspace there was nothing to be missed.
     """
     if not _holds_anything(path):
-        _create(path, migrations)
+        _create(path, migrations, None if is_first else journal_beside(path))
     if _condemned(path).exists():
         _remade(path, migrations)
     try:
@@ -95,9 +97,10 @@ def condemn(path: Path) -> None:
 def _remade(path: Path, migrations: Sequence[Migration]) -> bool:
     """Make the file anew from the journal, and keep the broken one under another name; False without a journal."""
     _condemned(path).unlink(missing_ok=True)
-    if journal_beside(path) is None:
+    journal = journal_beside(path)
+    if journal is None:
         return False
-    _create(path, migrations, broken=_aside(path))
+    _create(path, migrations, journal, broken=_aside(path))
     return True
 
 
@@ -194,10 +197,10 @@ def _check_kind(path: Path) -> None:
         )
 
 
-def _create(path: Path, migrations: Sequence[Migration], *, broken: Path | None = None) -> None:
+def _create(path: Path, migrations: Sequence[Migration], journal: Path | None, *, broken: Path | None = None) -> None:
     """Make the file under another name first, so that a kill in the middle leaves no half of a database.
 
-    It holds all that the journal beside it tells, and what can be read of the one that is there, which gets the name
+    It holds all that the journal tells, and what can be read of the one that is there, which gets the name
     ``broken``.
     """
     draft = path.with_name(path.name + ".new")
@@ -205,7 +208,6 @@ def _create(path: Path, migrations: Sequence[Migration], *, broken: Path | None 
         leftover.unlink(missing_ok=True)
     with duckdb.connect(str(draft), config=_CONFIG) as connection:
         migrate(connection, migrations, is_new=True)
-        journal = journal_beside(path)
         rebuilt = Rebuilt() if journal is None else rebuild_rows(connection, path, journal)
         others = {} if broken is None else salvage(connection, path, rebuilt.executions)
         # By word: closing would leave what it cannot write in a log that is not of the name the file gets.
@@ -236,7 +238,9 @@ def _tell_of_rebuilding(
     count = len(rebuilt.executions)
     made = f"made from {journal.name}: {counted(rebuilt.added, 'row')} of {counted(count, 'execution')}"
     if broken is None:
-        logger.warning("%s was missing and is %s", path, made)
+        # Where a run has just begun in a new workspace there is nothing yet that could be missing.
+        if rebuilt.added:
+            logger.warning("%s was missing and is %s", path, made)
         return
     unread = [table.name for table in TABLES if table.name not in others]
     rest = f"; of other executions {sum(others.values())} rows were taken over"

@@ -30,7 +30,7 @@ from mixseek.storage.tables import Row, upsert
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named
 from mixseek.storage.turn import Turn
 
-__all__ = ["Call", "Claim", "Job", "Look", "Worker", "Write", "worker_for"]
+__all__ = ["Begin", "Call", "Claim", "Job", "Look", "Worker", "Write", "worker_for"]
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +125,10 @@ class Call(Job):
 
 class Look(Call):
     """A read of the file as it is: it makes none, brings none up to date, and needs no right to write it."""
+
+
+class Begin(Call):
+    """Work of the first run in a workspace: a missing file was never there, and is not made from the journal."""
 
 
 class Claim(Call):
@@ -287,7 +291,7 @@ class Worker:
         if isinstance(job, Look):
             self._look(job)
             return
-        connection = open_database(self.path)
+        connection = open_database(self.path, is_first=isinstance(job, Begin))
         try:
             self._sound = True
             self._checked.clear()

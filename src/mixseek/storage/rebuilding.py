@@ -50,7 +50,7 @@ def journal_beside(database: Path) -> Path | None:
 def rebuild_rows(connection: duckdb.DuckDBPyConnection, database: Path, journal: Path) -> Rebuilt:
     """Let the tables hold the rows of every execution of the journal.
 
-    Rows of an execution that is being played are only added: the run writes a row before it tells of it, so what the
+    Rows of an execution that is being played are only added: the run writes a round before it tells of it, so what the
     table has may be newer.
     """
     executions, added, changed = dict[str, bool](), 0, 0
