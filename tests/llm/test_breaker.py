@@ -82,18 +82,22 @@ async def test_those_who_wait_for_a_probe_that_fails_fail_with_it_without_being_
     before = server.bill.total.requests
     found = await asyncio.gather(*(say(hub.model("chat:m"), max_retries=0) for _ in range(20)), return_exceptions=True)
     assert all(isinstance(error, ModelUnavailableError) for error in found)
+    assert sum("it is down and left alone for a while: " in str(error) for error in found) == 19
+    assert all("503" in str(error) for error in found)
     assert server.bill.total.requests == before + 1
 
 
 @pytest.mark.parametrize("gap", [0.0, 7.0])
 async def test_what_the_retries_of_calls_can_bridge_opens_nothing(
-    hub: ModelHub, server: ModelServer, patience: FakeClock, gap: float
+    hub: ModelHub, server: ModelServer, patience: FakeClock, caplog: pytest.LogCaptureFixture, gap: float
 ) -> None:
+    patience.now += 1000  # long after the program was started
     server.fault(503, count=40)
     await asyncio.gather(*(say(hub.model("chat:m"), max_retries=0) for _ in range(39)), return_exceptions=True)
     patience.now += gap
     assert (await say(hub.model("chat:m"))).text
     assert server.bill.total.requests == 41
+    assert "left alone" not in caplog.text
 
 
 async def test_a_model_that_is_down_says_nothing_about_its_neighbours(
@@ -122,7 +126,7 @@ async def test_a_reply_of_any_kind_shows_that_the_server_is_there(
 
 
 def test_only_what_speaks_of_the_server_counts() -> None:
-    down = [ModelUnavailableError("no connection"), ModelUnavailableError("", status=503), ModelTimeoutError("late")]
+    down = [ModelUnavailableError("no connection"), ModelUnavailableError("", status=500), ModelTimeoutError("late")]
     there = [ModelUnavailableError("", status=409), ModelMalformedError("html")]
     assert [says_down(fault) for fault in [*down, *there]] == [True, True, True, False, False]
 
