@@ -136,9 +136,9 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
         if kept.is_resumed:
             # What it came to before is not how it stands.
             stored = replace(stored, summary=None)
-        if _has_budget(kept.begun.get("configuration")):
-            lost = await _if_readable(_read_lost(journal, execution_id), ())
-            kept = replace(kept, lost=lost)
+        is_running = is_playing(workspace.database, execution_id)
+        lost = await _if_readable(_read_lost(journal, execution_id, is_running=is_running), ())
+        kept = replace(kept, lost=lost)
         # What was told at the end holds: a tool that was cut off was used, and gave nothing that the journal has.
         told = (kept.summary or {}).get("usage")
         usage = await _if_readable(journal.usage(execution_id), Usage()) if told is None else Usage.model_validate(told)
@@ -149,7 +149,7 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
     if not stored.found and not kept.found:
         raise ConfigurationError(_not_found(execution_id, []))
-    return _record(execution_id, stored, kept, is_running=is_playing(workspace.database, execution_id))
+    return _record(execution_id, stored, kept, is_running=is_running)
 
 
 async def best_results(workspace: Workspace, limit: int | None = None) -> list[StoredBest]:
@@ -324,16 +324,11 @@ def _reasons(events: Iterable[JournalEvent], kind: str) -> dict[str, str]:
     return reasons
 
 
-def _has_budget(configuration: Any) -> bool:
-    """Whether the run or a team of it was played with a budget, by the settings as they were kept."""
-    told = configuration if isinstance(configuration, dict) else {}
-    return any(isinstance(one, dict) and "budget" in one for one in (told.get("orchestrator"), *told.get("teams", ())))
-
-
-async def _read_lost(journal: Journal, execution_id: str) -> tuple[LostUsage, ...]:
+async def _read_lost(journal: Journal, execution_id: str, *, is_running: bool) -> tuple[LostUsage, ...]:
     """What attempts may have cost that nobody knows of, those included that were on their way when a process died."""
+    begun = await journal.events(execution_id, kinds=BEGINNINGS) if is_running else []
     lines: dict[_LineKey, LostUsage] = {}
-    for call in await journal.spending(execution_id):
+    for call in await journal.spending(execution_id, playing_since=begun[-1].at if begun else None):
         if call.lost_attempts:
             costs = {"attempts": call.lost_attempts, "tokens": call.lost_tokens, "cost_usd": call.lost_usd}
             line = LostUsage.model_validate({**call.scope.model_dump(), "model": call.model, **costs})

@@ -167,7 +167,7 @@ class ExecutionRecord(Record):
     cost_usd: float | None = None
     """None: a price is not known."""
     lost: tuple[LostUsage, ...] = ()
-    """What may have been paid beyond the bill: attempts that broke off, under a budget."""
+    """What may have been paid beyond the bill: attempts that broke off or told no usage."""
     attachments: tuple[AttachmentInfo, ...] = ()
     reference: str | None = None
     configuration: JsonValue = None

@@ -306,11 +306,17 @@ class Journal:
             calls.setdefault(call_id, mark.model_copy(update={"call_id": call_id}))
         return list(calls.values())
 
-    async def spending(self, execution_id: str) -> list[CallSpend]:
-        """What every call of an execution cost, and what those that never ended may have cost by what they reserved."""
-        named = self._redactor.text(execution_id)
-        killed = await self._many(_reserved, f"{_CALLS_IN_FLIGHT} AND reserved_tokens IS NOT NULL", named)
-        return [*await self._many(_spent, _SPENT, named), *killed]
+    async def spending(self, execution_id: str, *, playing_since: datetime | None = None) -> list[CallSpend]:
+        """What every call of an execution cost, and what those that never ended may have cost by what they reserved.
+
+        Those that a process made that plays since a moment have not ended yet, and cost nothing so far.
+        """
+        killed = [
+            _reserved(mark)
+            for mark in await self.calls_in_flight(execution_id)
+            if mark.reserved_tokens != 0 and (playing_since is None or mark.started_at < playing_since)
+        ]
+        return [*await self._many(_spent, _SPENT, self._redactor.text(execution_id)), *killed]
 
     async def largest_reservations(self, execution_id: str) -> dict[str, tuple[float, int]]:
         """The most US dollars and the most tokens that a call of each team has reserved."""
@@ -680,7 +686,7 @@ def _started_call(row: sqlite3.Row) -> StartedCall:
 
 def _spent(row: sqlite3.Row) -> CallSpend:
     attempts = [Attempt.model_validate(one) for one in value_of(row["attempts"])]
-    lost = [one for one in attempts if one.lost_tokens is not None]
+    lost = [one for one in attempts if one.is_lost]
     return CallSpend.model_validate(
         {
             **_plain(row, ("model", "cost_usd")),
@@ -688,16 +694,22 @@ def _spent(row: sqlite3.Row) -> CallSpend:
             "usage": value_of(row["usage"]),
             "lost_attempts": len(lost),
             "lost_requests": sum(1 if one.lost_requests is None else one.lost_requests for one in lost),
-            "lost_tokens": sum(one.lost_tokens or 0 for one in lost),
+            "lost_tokens": _all_or_none([one.lost_tokens for one in lost]),
             "lost_usd": _all_or_none([one.lost_usd for one in lost]),
         }
     )
 
 
-def _reserved(row: sqlite3.Row) -> CallSpend:
-    lost = {"lost_tokens": row["reserved_tokens"], "lost_usd": row["reserved_usd"]}
-    once = {"lost_attempts": 1, "lost_requests": 1}
-    return CallSpend.model_validate({"model": row["model"], "scope": _scope(row), "cost_usd": 0.0, **once, **lost})
+def _reserved(mark: StartedCall) -> CallSpend:
+    return CallSpend(
+        scope=mark.scope,
+        model=mark.model,
+        cost_usd=0.0,
+        lost_attempts=1,
+        lost_requests=1,
+        lost_tokens=mark.reserved_tokens,
+        lost_usd=mark.reserved_usd,
+    )
 
 
 def _all_or_none(costs: Sequence[float | None]) -> float | None:
@@ -787,7 +799,7 @@ def _bodies(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
 
 # --- SQL --------------------------------------------------------------------------------------------------------------
 
-# Under a budget the mark of a further attempt has the id of its call with its number after it.
+# The mark of a further attempt has the id of its call with its number after it.
 _CALLS_IN_FLIGHT = """
     SELECT * FROM started_calls AS s WHERE execution_id = ? AND NOT EXISTS (
         SELECT 1 FROM calls WHERE calls.call_id = s.call_id
