@@ -747,12 +747,14 @@ def _call(row: sqlite3.Row) -> ModelCall:
 
 def _call_line(row: sqlite3.Row) -> CallLine:
     failure, usage = value_of(row["failure"]), value_of(row["usage"])
+    attempts = [Attempt.model_validate(one) for one in value_of(row["attempts"])]
     return CallLine(
         scope=CallScope(**_scope(row)),
         outcome="answered" if failure is None else failure["error"],
         message=None if failure is None else failure["message"],
         usage=usage,
-        attempts=len(value_of(row["attempts"])),
+        attempts=len(attempts),
+        lost_attempts=sum(one.is_lost for one in attempts),
         **_plain(row, ("call_id", "model", "cost_usd", "started_at", "ended_at")),
     )
 

@@ -168,6 +168,8 @@ class CallLine(Record):
     usage: Usage
     cost_usd: float | None
     attempts: int
+    lost_attempts: int = 0
+    """Those that may have cost something that nobody knows of."""
     started_at: AwareDatetime
     ended_at: AwareDatetime
 
