@@ -129,6 +129,7 @@ class TeamRecord(Record):
     """Why the team failed, if it did."""
     shortage: str | None = None
     """What its budget could not pay for, if that ended it in the middle of a round."""
+    usage: Usage = Usage()
     rounds: tuple[RoundRecord, ...] = ()
 
     @property

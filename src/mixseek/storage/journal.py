@@ -16,7 +16,7 @@ import re
 import sqlite3
 import threading
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -396,12 +396,21 @@ class Journal:
 
     async def usage(self, execution_id: str) -> Usage:
         """What all calls of an execution consumed, with the uses of tools by members."""
+        return sum((await self.usage_by_team(execution_id)).values(), start=Usage())
+
+    async def usage_by_team(self, execution_id: str) -> dict[str, Usage]:
+        """What the calls of each team consumed, with the uses of tools by its members."""
         named = self._redactor.text(execution_id)
-        counts = await self._many(dict, _USAGE_SUMS, named)
-        details = await self._many(dict, _USAGE_DETAILS, named)
-        tool_calls = sum((await self.tool_calls(execution_id)).values())
-        known = {name: count or 0 for name, count in counts[0].items()} if counts else {}
-        return Usage(**known, tool_calls=tool_calls, details={row["name"]: row["count"] for row in details})
+        details: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for row in await self._many(dict, _USAGE_DETAILS, named):
+            details[row["team_id"]][row["name"]] = row["count"]
+        tool_calls = await self.tool_calls(execution_id)
+        usages: dict[str, Usage] = {}
+        for row in await self._many(dict, _USAGE_SUMS, named):
+            team_id = row.pop("team_id")
+            counts = {name: count or 0 for name, count in row.items()}
+            usages[team_id] = Usage(**counts, tool_calls=tool_calls.get(team_id, 0), details=details[team_id])
+        return usages
 
     async def tool_calls(self, execution_id: str) -> dict[str, int]:
         """How often the members of each team used tools."""
@@ -848,11 +857,11 @@ _BILL = """
     GROUP BY team_id, round_number, role, agent_name, model ORDER BY min(id)"""
 _SUMMED = [name for name in Usage.model_fields if name not in ("tool_calls", "details")]
 _USAGE_SUMS = f"""
-    SELECT {", ".join(f"sum(json_extract(usage, '$.{name}')) AS {name}" for name in _SUMMED)}
-    FROM calls WHERE execution_id = ?"""  # noqa: S608 our own names
+    SELECT team_id, {", ".join(f"sum(json_extract(usage, '$.{name}')) AS {name}" for name in _SUMMED)}
+    FROM calls WHERE execution_id = ? GROUP BY team_id"""  # noqa: S608 our own names
 _USAGE_DETAILS = """
-    SELECT json_each.key AS name, sum(json_each.value) AS count
-    FROM calls, json_each(calls.usage, '$.details') WHERE execution_id = ? GROUP BY json_each.key"""
+    SELECT team_id, json_each.key AS name, sum(json_each.value) AS count
+    FROM calls, json_each(calls.usage, '$.details') WHERE execution_id = ? GROUP BY team_id, json_each.key"""
 _TOOL_CALLS = """
     SELECT team_id, count(*) AS count FROM tool_results WHERE execution_id = ? AND role = 'member' GROUP BY team_id"""
 _LAST_SEQUENCES = """
