@@ -399,6 +399,24 @@ def _in_terminal(arguments: list[str], workspace: Path, **variables: str) -> str
     return told.decode().replace("\r\n", "\n")
 
 
+def test_a_pipe_is_given_whole_names_and_only_the_beginning_of_a_long_task(tmp_path: Path, run: Run) -> None:
+    name = "a-team-whose-name-is-as-long-as-a-line-of-a-terminal-may-be-and-then-some"
+    write_workspace(tmp_path, teams=1, max_rounds=1)
+    file = tmp_path / "configs/agents/team-a.toml"
+    model = f"leader-{'-of-a-kind' * 6}"
+    file.write_text(file.read_text().replace("Team A", name).replace("leader-a", model))
+    settings = load_orchestrator_settings(tmp_path / "configs/orchestrator.toml", tmp_path)
+    with scripted():
+        asyncio.run(Orchestrator(settings).execute("a long task " * 50))
+    place = ("-w", str(tmp_path))
+    for command in (("show",), ("journal", "calls"), ("board", "last"), ("board",), ("history",)):
+        out = run(*command, *place)[1]
+        assert (name in out) == (command not in [("history",), ("journal", "calls")])
+        assert (f"scripted:{model} " in out) == (command in [("show",), ("journal", "calls")])
+        if command in [("board",), ("history",)]:
+            assert out.count("a long task") < 10
+
+
 # --- export -----------------------------------------------------------------------------------------------------------
 
 
