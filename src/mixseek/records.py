@@ -119,10 +119,10 @@ class Usage(Record):
 
 
 class LostUsage(Record):
-    """What attempts of one agent may have cost that nobody knows the price of: cut off, timed out, cancelled, killed.
+    """Attempts of one agent of which nobody knows what they cost: cut off, timed out, cancelled, killed.
 
-    Kept under a budget alone, as what was set aside for them. Where it limits money or tokens that is the most they
-    cost; where it limits requests alone, no model is told how long its answer may be, and it may be more.
+    Under a budget with what was set aside for them. Where it limits money or tokens that is the most they cost; where
+    it limits requests alone, no model is told how long its answer may be, and it may be more.
     """
 
     execution_id: str
@@ -132,17 +132,18 @@ class LostUsage(Record):
     agent_name: str
     model: str
     attempts: int = 0
-    tokens: int = 0
+    tokens: int | None = None
+    """None where nothing was set aside for one of them."""
     cost_usd: float | None = None
-    """None where the price is not known."""
+    """None where the price is not known, or nothing was set aside."""
 
     def plus(self, other: "LostUsage") -> "LostUsage":
         """Both lines as one, which keeps the names of the first."""
-        costs = (self.cost_usd, other.cost_usd)
+        tokens, costs = (self.tokens, other.tokens), (self.cost_usd, other.cost_usd)
         return self.model_copy(
             update={
                 "attempts": self.attempts + other.attempts,
-                "tokens": self.tokens + other.tokens,
+                "tokens": None if None in tokens else sum(count for count in tokens if count is not None),
                 "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
             }
         )
@@ -593,7 +594,7 @@ class ExecutionSummary(Record):
     cost_usd: float | None = None
     bill: list[ModelUsage] = []
     lost: list[LostUsage] = []
-    """What may have been paid beyond the bill; kept under a budget alone."""
+    """What may have been paid beyond the bill: attempts that broke off or told no usage."""
     interrupted: bool = False
     """Whether it was stopped: then teams that had not ended are among the failures, with their best round so far."""
 

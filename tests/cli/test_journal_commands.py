@@ -13,15 +13,18 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mixseek.amounts import cost_words
 from mixseek.cli import main
 from mixseek.errors import NotResumableError
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.storage.journal import Journal
-from mixseek.testing import Match, scripted, write_workspace
+from mixseek.testing import Match, ModelServer, scripted, write_workspace
 from soak import forked
+from soak.arena import Arena, Team
 
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 HOSTILE = "\x1b[2J=1+1"
@@ -123,29 +126,44 @@ def test_a_call_that_was_cut_off_is_told_in_plain_words(run: Run, workspace: Pat
     assert one["outcome"] == "CancelledError"
 
 
-def _fail(workspace: Path, role: str, failure: str) -> None:
-    """Let the calls of a role have failed without a word of what they cost."""
-    nothing = "answer = NULL, cost_usd = 0, usage = '{}'"
-    change(workspace, f"UPDATE calls SET {nothing}, failure = '{failure}' WHERE role = '{role}'")
+@pytest.mark.parametrize(
+    ("fault", "outcome"), [("hang_before_headers", "interrupted"), ("reset_in_body", "ModelIncompleteError")]
+)
+def test_what_a_call_took_that_broke_off_is_a_dash_and_not_a_zero_and_the_sums_say_that_it_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: Any, outcome: str
+) -> None:
+    def told(*more: str) -> str:
+        with pytest.raises(SystemExit):
+            main(["journal", "calls", "-w", str(tmp_path), *more])
+        return capsys.readouterr().out
 
-
-def test_what_a_call_cost_that_was_given_up_on_its_way_is_a_dash_and_not_a_zero(run: Run, workspace: Path) -> None:
-    change(workspace, "UPDATE calls SET cost_usd = 0.5")
-    _fail(workspace, "evaluator", '{"error": "CancelledError", "message": "cut off"}')
-    _fail(workspace, "leader", '{"error": "ModelRefusedError", "message": "no", "status": 400}')
-    _, *rows, total = run("journal", "calls")[1].splitlines()
-    costs = [(row.split()[2], row.split()[-2]) for row in rows]
-    assert {*costs} >= {("evaluator", "-"), ("leader", "0")}
-    assert ("evaluator", "0") not in costs
-    known = sum(float(cost) for _, cost in costs if cost != "-")
-    assert known
-    assert total.endswith(f"{known:.4f} USD")
-    told = json.loads(run("journal", "calls", "-f", "json")[1])
-    assert {one["cost_usd"] for one in told if one["role"] == "evaluator"} == {None}
-    # Who was still waiting for a turn had asked nobody.
-    change(workspace, "UPDATE calls SET attempts = '[]' WHERE role = 'evaluator'")
-    told = json.loads(run("journal", "calls", "-f", "json")[1])
-    assert {one["cost_usd"] for one in told if one["role"] == "evaluator"} == {0}
+    with ModelServer() as server:
+        price = "input_usd_per_million = 1\noutput_usd_per_million = 1\n"
+        arena = Arena(
+            tmp_path,
+            server.base_url,
+            [Team("alpha", member="timeout_seconds = 1\nmax_retries = 0\n")],
+            orchestrator="max_rounds = 1\n",
+        )
+        file = tmp_path / "configs/orchestrator.toml"
+        models = ("leader-alpha", "member-alpha", "judge", "judgment")
+        file.write_text(file.read_text() + "".join(f'[prices."loop:{model}"]\n{price}' for model in models))
+        arena.script(server)
+        server.fault(fault, model="member-alpha")
+        server.fault("reset_in_body", model="leader-alpha", at=1)
+        server.fault(503, model="judge", at=1)
+        asyncio.run(arena.play())
+    _, *rows, total = told().splitlines()
+    assert [row.split()[5:-1] for row in rows if " member " in row] == [[outcome, "1", "-", "-", "-"]]
+    assert sum("-" in row.split() for row in rows) == 1, "what is known of the others is shown"
+    calls = json.loads(told("-f", "json"))
+    [member] = [call for call in calls if call["role"] == "member"]
+    assert (member["input_tokens"], member["output_tokens"], member["cost_usd"]) == (None, None, None)
+    assert [call["lost_attempts"] for call in calls] == [1, 1, 0, 0, 0]
+    known = sum((call["input_tokens"] or 0) + (call["output_tokens"] or 0) for call in calls)
+    cost = cost_words(known / 1_000_000)
+    left_out = "without 2 attempts that broke off or told no usage"
+    assert total == f"5 calls (1 without an answer), {known:,} tokens, {cost} {left_out}"
 
 
 def _leave_on_its_way(workspace: Path, call_id: str, team: str) -> None:
@@ -173,8 +191,12 @@ def test_calls_that_were_on_their_way_when_a_process_ended_are_counted_in_the_la
     assert total == f"{before[-1]}, and 2 that were on their way when their process ended"
     assert "process" not in run("journal", "calls", "--role", "evaluator")[1]
     told = json.loads(run("journal", "calls", "--team", "a", "-f", "json")[1])
-    left = [(one["call_id"], one["outcome"], one["cost_usd"]) for one in told if one["ended_at"] is None]
-    assert left == [("one", "never ended", None)]
+    left = [
+        (one["call_id"], one["outcome"], one["output_tokens"], one["cost_usd"])
+        for one in told
+        if one["ended_at"] is None
+    ]
+    assert left == [("one", "never ended", None, None)]
     rows = list(csv.DictReader(io.StringIO(run("journal", "calls", "-f", "csv")[1])))
     assert [(row["call_id"], row["cost_usd"], row["seconds"]) for row in rows[-2:]] == [
         ("one", "", ""),

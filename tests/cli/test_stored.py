@@ -227,6 +227,34 @@ def test_show_of_one_team_knows_it_by_name_too_and_names_the_others(workspace: P
     assert (code, err) == (2, "mixseek: no team 'nobody' took part; there are: 'a', 'b', 'c'\n")
 
 
+def test_show_of_one_team_tells_what_that_team_took_beside_the_run(workspace: Path, run: Run) -> None:
+    with closing(sqlite3.connect(workspace / "journal.db")) as db, db:
+        cached = "CASE team_id WHEN 'b' THEN 3 ELSE 5 END"
+        db.execute(f"UPDATE calls SET usage = json_set(usage, '$.cache_read_tokens', {cached})")
+        # As of a run that was killed, of which the journal alone knows what it took.
+        db.execute("DELETE FROM events WHERE kind = 'RunFinished'")
+    whole, ours = (json.loads(run("show", "last", *more, "-f", "json")[1]) for more in ([], ["--team", "b"]))
+    counts = {name: sum(line[name] for line in ours["bill"]) for name in ("requests", "input_tokens", "output_tokens")}
+    assert {name: ours["usage"][name] for name in counts} == counts
+    assert 0 < ours["usage"]["requests"] < whole["usage"]["requests"]
+    assert ours["usage"]["cache_read_tokens"] == 3 * counts["requests"]
+    assert ours["usage"] == ours["teams"][0]["usage"]
+    teams = [team["usage"] for team in whole["teams"]]
+    for name in ("requests", "cache_read_tokens", "tool_calls", "output_tokens"):
+        assert sum(usage[name] for usage in teams) == whole["usage"][name]
+    _, out, _ = run("show", "last", "--team", "b")
+    assert f"\nof which Team B: {counts['requests']} model calls, {counts['input_tokens']:,} tokens in, " in out
+    assert "of which" not in run("show", "last")[1]
+
+
+def test_show_of_one_team_tells_what_that_team_cost(dear_and_cheap: Path, run: Run) -> None:
+    of_team = json.loads(run("show", "-w", str(dear_and_cheap), "--team", "a", "-f", "json")[1])
+    whole = json.loads(run("show", "-w", str(dear_and_cheap), "-f", "json")[1])
+    # To the digits that are shown; another team took more than that.
+    assert of_team["cost_usd"] == pytest.approx(sum(line["cost_usd"] for line in of_team["bill"]), abs=0.001)
+    assert 0 < of_team["cost_usd"] < whole["cost_usd"] - 0.01
+
+
 async def _play_dear_and_cheap(root: Path) -> None:
     """Twice, and at prices so far apart that a cost by itself would have 2, 4 or 6 digits."""
     file = write_workspace(root, teams=2, members=0, max_rounds=1)
@@ -369,6 +397,24 @@ def _in_terminal(arguments: list[str], workspace: Path, **variables: str) -> str
     os.close(ours)
     assert child.wait(SAFETY_SECONDS) == 0
     return told.decode().replace("\r\n", "\n")
+
+
+def test_a_pipe_is_given_whole_names_and_only_the_beginning_of_a_long_task(tmp_path: Path, run: Run) -> None:
+    name = "a-team-whose-name-is-as-long-as-a-line-of-a-terminal-may-be-and-then-some"
+    write_workspace(tmp_path, teams=1, max_rounds=1)
+    file = tmp_path / "configs/agents/team-a.toml"
+    model = f"leader-{'-of-a-kind' * 6}"
+    file.write_text(file.read_text().replace("Team A", name).replace("leader-a", model))
+    settings = load_orchestrator_settings(tmp_path / "configs/orchestrator.toml", tmp_path)
+    with scripted():
+        asyncio.run(Orchestrator(settings).execute("a long task " * 50))
+    place = ("-w", str(tmp_path))
+    for command in (("show",), ("journal", "calls"), ("board", "last"), ("board",), ("history",)):
+        out = run(*command, *place)[1]
+        assert (name in out) == (command not in [("history",), ("journal", "calls")])
+        assert (f"scripted:{model} " in out) == (command in [("show",), ("journal", "calls")])
+        if command in [("board",), ("history",)]:
+            assert out.count("a long task") < 10
 
 
 # --- export -----------------------------------------------------------------------------------------------------------

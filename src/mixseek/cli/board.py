@@ -45,7 +45,7 @@ _ALL = (
     Column("Score", right=True),
     Column("Round", right=True),
     Column("Execution"),
-    Column("Task", elastic=True),
+    Column("Task", prose=True),
 )
 
 

@@ -24,7 +24,7 @@ _COLUMNS = (
     Column("Best", right=True),
     Column("Time", right=True),
     Column("USD", right=True),
-    Column("Task", elastic=True),
+    Column("Task", prose=True),
 )
 
 

@@ -202,8 +202,7 @@ _COLUMNS = (
     Column("USD", right=True),
     Column("Time", right=True),
 )
-_GIVEN_UP = "CancelledError"
-_OUTCOMES = {_GIVEN_UP: "interrupted"}
+_OUTCOMES = {"CancelledError": "interrupted"}
 """Outcomes in plainer words than the name of the error."""
 _LEFT, _ON_ITS_WAY = "never ended", "on its way"
 """Outcomes of calls that did not come to an end: whether the process that made them is gone."""
@@ -218,6 +217,7 @@ _FIELDS = (
     "outcome",
     "message",
     "attempts",
+    "lost_attempts",
     "requests",
     "input_tokens",
     "output_tokens",
@@ -308,6 +308,8 @@ async def _refuse_unknown(journal: Journal, execution_id: str, team: str | None)
 
 
 def _fields(line: CallLine) -> dict[str, Any]:
+    # Of a call that broke off nobody knows what it took, which is not nothing.
+    is_known = not line.lost_attempts or line.usage.total_tokens > 0
     return {
         "call_id": line.call_id,
         "execution_id": line.scope.execution_id,
@@ -319,19 +321,15 @@ def _fields(line: CallLine) -> dict[str, Any]:
         "outcome": line.outcome,
         "message": line.message,
         "attempts": line.attempts,
+        "lost_attempts": line.lost_attempts,
         "requests": line.usage.requests,
-        "input_tokens": line.usage.input_tokens,
-        "output_tokens": line.usage.output_tokens,
-        "cost_usd": None if _was_given_up(line) else line.cost_usd,
+        "input_tokens": line.usage.input_tokens if is_known else None,
+        "output_tokens": line.usage.output_tokens if is_known else None,
+        "cost_usd": line.cost_usd if is_known else None,
         "seconds": (line.ended_at - line.started_at).total_seconds(),
         "started_at": line.started_at.isoformat(),
         "ended_at": line.ended_at.isoformat(),
     }
-
-
-def _was_given_up(line: CallLine) -> bool:
-    """Whether the call was given up on its way, so that nobody knows what it cost."""
-    return line.outcome == _GIVEN_UP and line.attempts > 0 and line.usage.requests == 0
 
 
 def _fields_of_started(call: StartedCall, *, is_left: bool) -> dict[str, Any]:
@@ -344,6 +342,7 @@ def _fields_of_started(call: StartedCall, *, is_left: bool) -> dict[str, Any]:
         usage=Usage(),
         cost_usd=None,
         attempts=1,
+        lost_attempts=1,
         started_at=call.started_at,
         ended_at=call.started_at,
     )
@@ -368,22 +367,28 @@ def _cells(line: dict[str, Any], digits: int) -> list[str]:
         line["model"],
         _OUTCOMES.get(line["outcome"], line["outcome"]),
         str(line["attempts"]),
-        number(line["input_tokens"]),
-        number(line["output_tokens"]),
+        _count(line["input_tokens"]),
+        _count(line["output_tokens"]),
         usd(line["cost_usd"], digits),
         duration(line["seconds"]),
     ]
 
 
+def _count(tokens: int | None) -> str:
+    return "-" if tokens is None else number(tokens)
+
+
 def _total_line(lines: Sequence[dict[str, Any]]) -> str:
-    # As on the bill, which has nothing of a call that was given up.
-    costs = [line["cost_usd"] for line in lines if line["outcome"] != _GIVEN_UP or line["cost_usd"] is not None]
+    # As on the bill, which has nothing of a call that broke off.
+    costs = [line["cost_usd"] for line in lines if line["requests"] or not line["lost_attempts"]]
     cost = None if None in costs else sum(costs)
-    spent = number(sum(line["input_tokens"] + line["output_tokens"] for line in lines))
+    spent = number(sum((line["input_tokens"] or 0) + (line["output_tokens"] or 0) for line in lines))
+    lost = sum(line["lost_attempts"] for line in lines)
+    left_out = f" without {counted(lost, 'attempt')} that broke off or told no usage" if lost else ""
     # Bills count those that gave an answer.
     unanswered = sum(line["outcome"] != "answered" for line in lines)
     without = f" ({unanswered} without an answer)" if unanswered else ""
-    return f"{counted(len(lines), 'call')}{without}, {spent} tokens, {cost_words(cost)}"
+    return f"{counted(len(lines), 'call')}{without}, {spent} tokens, {cost_words(cost)}{left_out}"
 
 
 def _on_their_way(lines: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from mixseek.cli.output import (
 from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, state, when
 from mixseek.cli.tables import Column, print_table, terminal_width
 from mixseek.errors import ConfigurationError, would_fail_again
+from mixseek.records import Usage, cost_of
 from mixseek.report.reading import LAST
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord, has_ended
 from mixseek.report.summing import by_team_role_and_model, by_team_round_and_role, lost_words
@@ -71,7 +72,7 @@ def show(
     if output is Format.JSON:
         print_json(as_json(chosen))
         return
-    _print_head(record, workspace)
+    _print_head(record, chosen, workspace)
     print_board(record)
     _print_scores(chosen)
     _print_rounds(chosen, in_full=rounds)
@@ -86,10 +87,13 @@ def _only(record: ExecutionRecord, wanted: str) -> ExecutionRecord:
         known = ", ".join(repr(team.team_id) for team in record.teams) or "none"
         raise ConfigurationError(f"no team {wanted!r} took part; there are: {known}")
     ids = {team.team_id for team in teams}
+    bill = tuple(line for line in record.bill if line.team_id in ids)
     return record.model_copy(
         update={
             "teams": teams,
-            "bill": tuple(line for line in record.bill if line.team_id in ids),
+            "usage": sum((team.usage for team in teams), start=Usage()),
+            "cost_usd": cost_of(bill) if bill else None,
+            "bill": bill,
             "lost": tuple(line for line in record.lost if line.team_id in ids),
         }
     )
@@ -98,11 +102,14 @@ def _only(record: ExecutionRecord, wanted: str) -> ExecutionRecord:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _print_head(record: ExecutionRecord, workspace: Path | None) -> None:
+def _print_head(record: ExecutionRecord, chosen: ExecutionRecord, workspace: Path | None) -> None:
     print_line(f"Execution {record.execution_id}")
     took = "" if record.seconds is None else f", {duration(record.seconds)}"
     print_line(f"{state(record)}, started {when(record.started_at)}{took}")
     print_line(spent_words(record.usage, record.cost_usd))
+    if chosen is not record:
+        names = " and ".join(team.team_name for team in chosen.teams)
+        print_line(f"of which {names}: {spent_words(chosen.usage, chosen.cost_usd)}")
     if record.can_go_on:
         print_line(_going_on(record, command_to_copy("resume", record.execution_id, workspace)))
     for one in record.attachments:

@@ -18,11 +18,14 @@ _LEAST_ELASTIC = 8
 
 @dataclass(frozen=True)
 class Column:
-    """One column; an elastic one is cut where the line would become too long."""
+    """One column."""
 
     title: str
     right: bool = False
     elastic: bool = False
+    """Whether it is cut where the line would become too long for a terminal."""
+    prose: bool = False
+    """Whether it is cut in a pipe, too: a task may have pages, and a name is looked for by whatever reads the pipe."""
 
 
 def terminal_width() -> int:
@@ -53,11 +56,12 @@ def _harmless(cell: str) -> str:
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
-    """As wide as the widest cell; where that is too much, elastic columns share what the others leave."""
+    """As wide as the widest cell; where that is too much, columns that may be cut share what the others leave."""
     widths = [
         max(cell_len(cell) for cell in (column.title, *cells)) for column, *cells in zip(columns, *rows, strict=True)
     ]
-    elastic = [at for at, column in enumerate(columns) if column.elastic]
+    in_terminal = sys.stdout.isatty()
+    elastic = [at for at, column in enumerate(columns) if column.prose or (in_terminal and column.elastic)]
     excess = _taken(widths) - terminal_width()
     for at in sorted(elastic, key=lambda at: -widths[at]):
         cut = min(max(excess, 0), max(0, widths[at] - _LEAST_ELASTIC))

@@ -68,9 +68,11 @@ class FinishedCall:
     error: str | None = None
     """Why the call failed; None if it was answered."""
     lost: Spend = NOTHING
-    """What tries may have cost that nobody knows of, at most; counted under a budget alone."""
+    """What tries may have cost that nobody knows of; ``requests`` counts these tries."""
+    is_loss_bounded: bool = True
+    """Whether it is known how many tokens were set aside for them, as under a budget."""
     is_loss_priced: bool = True
-    """Whether the price of what was lost is known."""
+    """Whether the price of these is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +238,13 @@ class Meter:
             self._lost[line.execution_id, *place] = line if known is None else known.plus(line)
 
     def begin_with(self, spends: Iterable[CallSpend]) -> None:
-        """Take what other processes of this execution spent out of the purses."""
+        """Take what other processes of this execution spent out of the purses, and know what they lost."""
         for spend in spends:
             scope, (known, lost) = spend.scope, known_and_lost(spend)
             if self.purses is not None:
                 self.purses.count(scope.team_id, known, lost)
             names = scope.model_dump(include=set(CallScope.model_fields))
-            costs = {"attempts": spend.lost_attempts, "tokens": lost.tokens, "cost_usd": spend.lost_usd}
+            costs = {"attempts": spend.lost_attempts, "tokens": spend.lost_tokens, "cost_usd": spend.lost_usd}
             self._add_lost(LostUsage(**names, model=spend.model, **costs))
 
     def use_of_tool(self, scope: Scope, tool: str, arguments: JsonValue, *, call_id: str = "") -> ToolUse:
@@ -340,7 +342,7 @@ def _lost(scope: Scope, call: FinishedCall) -> LostUsage:
         **scope.model_dump(include=set(CallScope.model_fields)),
         model=call.model,
         attempts=call.lost.requests,
-        tokens=call.lost.tokens,
+        tokens=call.lost.tokens if call.is_loss_bounded else None,
         cost_usd=call.lost.usd if call.is_loss_priced else None,
     )
 

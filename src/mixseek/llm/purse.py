@@ -683,7 +683,7 @@ class Purses:
 def known_and_lost(call: CallSpend) -> tuple[Spend, Spend]:
     """What a call that the journal has is known to have cost, and what it may have cost beyond."""
     known = Spend(call.cost_usd or 0.0, call.usage.total_tokens, call.usage.requests)
-    return known, Spend(call.lost_usd or 0.0, call.lost_tokens, call.lost_requests)
+    return known, Spend(call.lost_usd or 0.0, call.lost_tokens or 0, call.lost_requests)
 
 
 def spent_by_round(calls: Iterable[CallSpend]) -> dict[tuple[str, int], Spend]:

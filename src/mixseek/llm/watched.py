@@ -63,6 +63,9 @@ DEFAULT_TIMEOUT_SECONDS = 300.0
 _TOTAL_TO_ATTEMPT: Final = 2
 _MOST_REFUSALS: Final = 20
 
+# Of an attempt that nothing limits it is only known that it is one.
+_UNBOUND: Final = Reservation((), "", Spend(requests=1))
+
 Asking = Callable[[ModelSettings], Coroutine[Any, Any, ModelResponse]]
 
 
@@ -223,9 +226,6 @@ class WatchedModel(WrapperModel):
         if self.system == "cohere":
             # The one SDK that learns only from each request not to try again by itself.
             settings["max_retries"] = 0
-        if course.payment is None:
-            # A call that leaves no trace because the process died a moment later has cost nothing yet.
-            await self._note_start(entry, course, durable=False)
         try:
             answer = await self._answer(asking, settings, limits, course, entry)
         except (ModelError, asyncio.CancelledError, BudgetExhaustedError) as error:
@@ -306,11 +306,8 @@ class WatchedModel(WrapperModel):
 
     @asynccontextmanager
     async def _paid(self, entry: _Entry | None, course: _Course) -> AsyncGenerator[None]:
-        """Reserve what an attempt can cost before it leaves, durably, and settle what came of it."""
-        if course.payment is None:
-            yield
-            return
-        reservation = await self._reserved(course.payment, entry, course)
+        """Reserve what an attempt can cost before it leaves, mark that it does, and settle what came of it."""
+        reservation = await self._reserved(entry, course)
         course.counted = None
         try:
             yield
@@ -326,17 +323,20 @@ class WatchedModel(WrapperModel):
             raise
         if course.counted is None or course.counted.tokens == 0:
             self._lose(reservation, course)
-        elif course.payment.knows_price and not course.is_priced:
+        elif course.payment is not None and course.payment.knows_price and not course.is_priced:
             self._lose(reservation, course, Spend(course.payment.bound.usd))
         else:
             reservation.settle(course.counted)
 
-    async def _reserved(self, payment: _Payment, entry: _Entry | None, course: _Course) -> Reservation:
-        came = self._backoff.clock()
-        reservation = await payment.purses.reserve(payment.team_id, payment.bound, payment.why)
+    async def _reserved(self, entry: _Entry | None, course: _Course) -> Reservation:
+        came, payment = self._backoff.clock(), course.payment
+        reservation = _UNBOUND
+        if payment is not None:
+            reservation = await payment.purses.reserve(payment.team_id, payment.bound, payment.why)
         try:
             if not course.has_mark:
-                await self._note_start(entry, course, durable=True)
+                # Where nothing is limited, one that dies with its process a moment later need not leave a trace.
+                await self._note_start(entry, course, durable=payment is not None)
         except BaseException:
             reservation.release()
             raise
@@ -346,15 +346,17 @@ class WatchedModel(WrapperModel):
         return reservation
 
     def _lose(self, reservation: Reservation, course: _Course, lost: Spend | None = None) -> None:
-        """What the attempt cost beyond what is known of it stays spent at its bound."""
+        """What the attempt cost beyond what is known of it stays spent at its bound; without one it is only counted."""
+        payment = course.payment
+        if payment is None and not is_remote(self.wrapped):
+            return  # nobody bills what is computed in this process
         known = course.counted or NOTHING
         lost = reservation.bound.less(known) if lost is None else lost
         reservation.settle(known, lost)
         course.lost += replace(lost, requests=1)
-        knows_price = course.payment is not None and course.payment.knows_price
         told = {
-            "lost_tokens": lost.tokens,
-            "lost_usd": lost.usd if knows_price else None,
+            "lost_tokens": lost.tokens if payment else None,
+            "lost_usd": lost.usd if payment and payment.knows_price else None,
             "lost_requests": lost.requests,
         }
         course.tries[-1] = course.tries[-1].model_copy(update=told)
@@ -514,6 +516,8 @@ class WatchedModel(WrapperModel):
     async def _note_start(self, entry: _Entry | None, course: _Course, *, durable: bool) -> None:
         if entry is not None:
             payment = course.payment
+            # What is computed in this process is billed by nobody, and so not lost with it.
+            unbound = None if is_remote(self.wrapped) else 0
             started = StartedCall(
                 call_id=f"{entry.call_id}#{course.attempts + 1}" if course.attempts else entry.call_id,
                 scope=entry.scope,
@@ -521,7 +525,7 @@ class WatchedModel(WrapperModel):
                 occurrence=entry.occurrence,
                 model=self._named,
                 started_at=course.started_at,
-                reserved_tokens=payment.bound.tokens if payment else None,
+                reserved_tokens=payment.bound.tokens if payment else unbound,
                 reserved_usd=payment.bound.usd if payment and payment.knows_price else None,
             )
             await entry.journal.call_starts(started, durable=durable)
@@ -556,7 +560,8 @@ class WatchedModel(WrapperModel):
             faults=faults,
             error=error,
             lost=course.lost,
-            is_loss_priced=course.payment is None or course.payment.knows_price,
+            is_loss_bounded=course.payment is not None,
+            is_loss_priced=course.payment is not None and course.payment.knows_price,
         )
 
     def _journalled(

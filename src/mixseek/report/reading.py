@@ -136,20 +136,21 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
         if kept.is_resumed:
             # What it came to before is not how it stands.
             stored = replace(stored, summary=None)
-        if _has_budget(kept.begun.get("configuration")):
-            lost = await _if_readable(_read_lost(journal, execution_id), ())
-            kept = replace(kept, lost=lost)
+        is_running = is_playing(workspace.database, execution_id)
+        lost = await _if_readable(_read_lost(journal, execution_id, is_running=is_running), ())
+        kept = replace(kept, lost=lost)
         # What was told at the end holds: a tool that was cut off was used, and gave nothing that the journal has.
         told = (kept.summary or {}).get("usage")
-        usage = await _if_readable(journal.usage(execution_id), Usage()) if told is None else Usage.model_validate(told)
-        kept = replace(kept, usage=usage)
+        of_teams: dict[str, Usage] = await _if_readable(journal.usage_by_team(execution_id), {})
+        usage = sum(of_teams.values(), start=Usage()) if told is None else Usage.model_validate(told)
+        kept = replace(kept, usage=usage, of_teams=of_teams)
         if kept.was_resumed:
             kept = replace(kept, played=await _if_readable(_read_played(journal, execution_id), {}))
         if stored.summary is None and not kept.is_over:
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
     if not stored.found and not kept.found:
         raise ConfigurationError(_not_found(execution_id, []))
-    return _record(execution_id, stored, kept, is_running=is_playing(workspace.database, execution_id))
+    return _record(execution_id, stored, kept, is_running=is_running)
 
 
 async def best_results(workspace: Workspace, limit: int | None = None) -> list[StoredBest]:
@@ -265,6 +266,8 @@ class _Kept:
     lost: tuple[LostUsage, ...] = ()
     usage: Usage = field(default_factory=Usage)
     """What calls consumed beyond what a bill tells: uses of tools, tokens that were cached."""
+    of_teams: Mapping[str, Usage] = field(default_factory=dict)
+    """The same for each team."""
     played: Mapping[_Place, float] = field(default_factory=dict)
     """How long finished rounds were played, where several processes did."""
 
@@ -324,16 +327,11 @@ def _reasons(events: Iterable[JournalEvent], kind: str) -> dict[str, str]:
     return reasons
 
 
-def _has_budget(configuration: Any) -> bool:
-    """Whether the run or a team of it was played with a budget, by the settings as they were kept."""
-    told = configuration if isinstance(configuration, dict) else {}
-    return any(isinstance(one, dict) and "budget" in one for one in (told.get("orchestrator"), *told.get("teams", ())))
-
-
-async def _read_lost(journal: Journal, execution_id: str) -> tuple[LostUsage, ...]:
+async def _read_lost(journal: Journal, execution_id: str, *, is_running: bool) -> tuple[LostUsage, ...]:
     """What attempts may have cost that nobody knows of, those included that were on their way when a process died."""
+    begun = await journal.events(execution_id, kinds=BEGINNINGS) if is_running else []
     lines: dict[_LineKey, LostUsage] = {}
-    for call in await journal.spending(execution_id):
+    for call in await journal.spending(execution_id, playing_since=begun[-1].at if begun else None):
         if call.lost_attempts:
             costs = {"attempts": call.lost_attempts, "tokens": call.lost_tokens, "cost_usd": call.lost_usd}
             line = LostUsage.model_validate({**call.scope.model_dump(), "model": call.model, **costs})
@@ -494,7 +492,8 @@ def _teams(stored: ExecutionRows, kept: _Kept, bill: Sequence[ModelUsage]) -> tu
     names = {**_names(stored), **kept.begun.get("team_names", {})}
     ids = sorted({*names, *rounds, *kept.failures})
     names = {**kept.ever_named, **names}
-    teams = [_team(each, names.get(each, each), rounds.get(each, {}), stored, kept) for each in ids]
+    bills = {each: [line for line in bill if line.team_id == each] for each in ids}
+    teams = [_team(each, names.get(each, each), rounds.get(each, {}), stored, kept, bills[each]) for each in ids]
     ranks = {standing.team_id: standing.rank for standing in order_standings(_standings(teams))}
     ranked = [team.model_copy(update={"rank": ranks.get(team.team_id)}) for team in teams]
     return tuple(sorted(ranked, key=lambda team: (team.rank is None, team.rank or 0, team.team_id)))
@@ -506,7 +505,14 @@ def _names(stored: ExecutionRows) -> dict[str, str]:
     return {row["team_id"]: row["team_name"] for row in rows}
 
 
-def _team(team_id: str, name: str, rounds: Mapping[int, RoundRecord], stored: ExecutionRows, kept: _Kept) -> TeamRecord:
+def _team(
+    team_id: str,
+    name: str,
+    rounds: Mapping[int, RoundRecord],
+    stored: ExecutionRows,
+    kept: _Kept,
+    bill: Sequence[ModelUsage],
+) -> TeamRecord:
     rows = [row for row in stored.board if row["team_id"] == team_id]
     scored = [(row["score"], row["round_number"]) for row in rows if row["score"] is not None]
     final = next((row["round_number"] for row in rows if row["final_submission"]), None)
@@ -519,6 +525,7 @@ def _team(team_id: str, name: str, rounds: Mapping[int, RoundRecord], stored: Ex
         exit_reason=next(filter(None, (_exit_reason(row["exit_reason"]) for row in rows)), None),
         error=kept.failures.get(team_id),
         shortage=kept.shortages.get(team_id),
+        usage=_usage(bill, kept.of_teams.get(team_id, Usage())),
         rounds=tuple(rounds[number] for number in sorted(rounds)),
     )
 

@@ -129,6 +129,7 @@ class TeamRecord(Record):
     """Why the team failed, if it did."""
     shortage: str | None = None
     """What its budget could not pay for, if that ended it in the middle of a round."""
+    usage: Usage = Usage()
     rounds: tuple[RoundRecord, ...] = ()
 
     @property
@@ -167,7 +168,7 @@ class ExecutionRecord(Record):
     cost_usd: float | None = None
     """None: a price is not known."""
     lost: tuple[LostUsage, ...] = ()
-    """What may have been paid beyond the bill: attempts that broke off, under a budget."""
+    """What may have been paid beyond the bill: attempts that broke off or told no usage."""
     attachments: tuple[AttachmentInfo, ...] = ()
     reference: str | None = None
     configuration: JsonValue = None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import reduce
 
-from mixseek.amounts import cost_words, counted
+from mixseek.amounts import cost_words, counted, number
 from mixseek.records import LostUsage, ModelUsage
 
 __all__ = ["by_model", "by_team_role_and_model", "by_team_round_and_role", "lost_words", "total"]
@@ -23,18 +23,21 @@ def by_team_round_and_role(bill: Iterable[ModelUsage]) -> list[ModelUsage]:
 
 
 def lost_words(lost: Iterable[LostUsage]) -> str | None:
-    """What may have been paid beyond the bill, in one line; None if nothing was.
-
-    It is no "up to": under a limit of requests alone answers may be longer than what was set aside for them.
-    """
+    """What may have been paid beyond the bill, in one line; None if nothing was."""
     lines = list(lost)
     if not lines:
         return None
-    whole = reduce(LostUsage.plus, lines)
-    tries = counted(whole.attempts, "attempt")
-    cost = "" if whole.cost_usd is None else f" and {cost_words(whole.cost_usd)}"
-    set_aside = f"{counted(whole.tokens, 'token')}{cost} were set aside"
-    return f"{tries} broke off or told no usage and may have been billed beyond that: {set_aside}"
+    attempts = sum(line.attempts for line in lines)
+    told = f"{counted(attempts, 'attempt')} broke off or told no usage and may have been billed beyond that"
+    bounded = [line for line in lines if line.tokens is not None]
+    return f"{told}: {_set_aside_words(reduce(LostUsage.plus, bounded), attempts)}" if bounded else told
+
+
+def _set_aside_words(bounded: LostUsage, attempts: int) -> str:
+    """It is no "up to": under a limit of requests alone answers may be longer than what was set aside for them."""
+    cost = "" if bounded.cost_usd is None else f" and {cost_words(bounded.cost_usd)}"
+    of_them = "" if bounded.attempts == attempts else f" for {number(bounded.attempts)} of them"
+    return f"{counted(bounded.tokens or 0, 'token')}{cost} were set aside{of_them}"
 
 
 def by_team_role_and_model(bill: Iterable[ModelUsage]) -> list[ModelUsage]:

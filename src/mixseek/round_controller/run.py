@@ -228,11 +228,13 @@ class Run:
             )
 
     async def count_what_was_spent(self) -> None:
-        """Take out of the purses what other processes of this execution spent, and the time they took."""
-        if self.journal is None or (self.is_new and self.restored is None) or not self.purses:
+        """Count what other processes of this execution spent, and take it and their time out of the purses."""
+        if self.journal is None or (self.is_new and self.restored is None):
             return
         spending = await self.journal.spending(self.execution_id)
         self.meter.begin_with(spending)
+        if not self.purses:
+            return
         self.purses.played.update(await self.journal.played_seconds(self.execution_id))
         for team_id, (usd, tokens) in (await self.journal.largest_reservations(self.execution_id)).items():
             self.purses.learn_bound(team_id, Spend(usd, tokens))

@@ -16,7 +16,7 @@ import re
 import sqlite3
 import threading
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -310,11 +310,17 @@ class Journal:
             calls.setdefault(call_id, mark.model_copy(update={"call_id": call_id}))
         return list(calls.values())
 
-    async def spending(self, execution_id: str) -> list[CallSpend]:
-        """What every call of an execution cost, and what those that never ended may have cost by what they reserved."""
-        named = self._redactor.text(execution_id)
-        killed = await self._many(_reserved, f"{_CALLS_IN_FLIGHT} AND reserved_tokens IS NOT NULL", named)
-        return [*await self._many(_spent, _SPENT, named), *killed]
+    async def spending(self, execution_id: str, *, playing_since: datetime | None = None) -> list[CallSpend]:
+        """What every call of an execution cost, and what those that never ended may have cost by what they reserved.
+
+        Those that a process made that plays since a moment have not ended yet, and cost nothing so far.
+        """
+        killed = [
+            _reserved(mark)
+            for mark in await self.calls_in_flight(execution_id)
+            if mark.reserved_tokens != 0 and (playing_since is None or mark.started_at < playing_since)
+        ]
+        return [*await self._many(_spent, _SPENT, self._redactor.text(execution_id)), *killed]
 
     async def largest_reservations(self, execution_id: str) -> dict[str, tuple[float, int]]:
         """The most US dollars and the most tokens that a call of each team has reserved."""
@@ -394,12 +400,21 @@ class Journal:
 
     async def usage(self, execution_id: str) -> Usage:
         """What all calls of an execution consumed, with the uses of tools by members."""
+        return sum((await self.usage_by_team(execution_id)).values(), start=Usage())
+
+    async def usage_by_team(self, execution_id: str) -> dict[str, Usage]:
+        """What the calls of each team consumed, with the uses of tools by its members."""
         named = self._redactor.text(execution_id)
-        counts = await self._many(dict, _USAGE_SUMS, named)
-        details = await self._many(dict, _USAGE_DETAILS, named)
-        tool_calls = sum((await self.tool_calls(execution_id)).values())
-        known = {name: count or 0 for name, count in counts[0].items()} if counts else {}
-        return Usage(**known, tool_calls=tool_calls, details={row["name"]: row["count"] for row in details})
+        details: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for row in await self._many(dict, _USAGE_DETAILS, named):
+            details[row["team_id"]][row["name"]] = row["count"]
+        tool_calls = await self.tool_calls(execution_id)
+        usages: dict[str, Usage] = {}
+        for row in await self._many(dict, _USAGE_SUMS, named):
+            team_id = row.pop("team_id")
+            counts = {name: count or 0 for name, count in row.items()}
+            usages[team_id] = Usage(**counts, tool_calls=tool_calls.get(team_id, 0), details=details[team_id])
+        return usages
 
     async def tool_calls(self, execution_id: str) -> dict[str, int]:
         """How often the members of each team used tools."""
@@ -684,7 +699,7 @@ def _started_call(row: sqlite3.Row) -> StartedCall:
 
 def _spent(row: sqlite3.Row) -> CallSpend:
     attempts = [Attempt.model_validate(one) for one in value_of(row["attempts"])]
-    lost = [one for one in attempts if one.lost_tokens is not None]
+    lost = [one for one in attempts if one.is_lost]
     return CallSpend.model_validate(
         {
             **_plain(row, ("model", "cost_usd")),
@@ -692,16 +707,22 @@ def _spent(row: sqlite3.Row) -> CallSpend:
             "usage": value_of(row["usage"]),
             "lost_attempts": len(lost),
             "lost_requests": sum(1 if one.lost_requests is None else one.lost_requests for one in lost),
-            "lost_tokens": sum(one.lost_tokens or 0 for one in lost),
+            "lost_tokens": _all_or_none([one.lost_tokens for one in lost]),
             "lost_usd": _all_or_none([one.lost_usd for one in lost]),
         }
     )
 
 
-def _reserved(row: sqlite3.Row) -> CallSpend:
-    lost = {"lost_tokens": row["reserved_tokens"], "lost_usd": row["reserved_usd"]}
-    once = {"lost_attempts": 1, "lost_requests": 1}
-    return CallSpend.model_validate({"model": row["model"], "scope": _scope(row), "cost_usd": 0.0, **once, **lost})
+def _reserved(mark: StartedCall) -> CallSpend:
+    return CallSpend(
+        scope=mark.scope,
+        model=mark.model,
+        cost_usd=0.0,
+        lost_attempts=1,
+        lost_requests=1,
+        lost_tokens=mark.reserved_tokens,
+        lost_usd=mark.reserved_usd,
+    )
 
 
 def _all_or_none(costs: Sequence[float | None]) -> float | None:
@@ -739,12 +760,14 @@ def _call(row: sqlite3.Row) -> ModelCall:
 
 def _call_line(row: sqlite3.Row) -> CallLine:
     failure, usage = value_of(row["failure"]), value_of(row["usage"])
+    attempts = [Attempt.model_validate(one) for one in value_of(row["attempts"])]
     return CallLine(
         scope=CallScope(**_scope(row)),
         outcome="answered" if failure is None else failure["error"],
         message=None if failure is None else failure["message"],
         usage=usage,
-        attempts=len(value_of(row["attempts"])),
+        attempts=len(attempts),
+        lost_attempts=sum(one.is_lost for one in attempts),
         **_plain(row, ("call_id", "model", "cost_usd", "started_at", "ended_at")),
     )
 
@@ -791,7 +814,7 @@ def _bodies(row: sqlite3.Row, names: Sequence[str]) -> dict[str, Any]:
 
 # --- SQL --------------------------------------------------------------------------------------------------------------
 
-# Under a budget the mark of a further attempt has the id of its call with its number after it.
+# The mark of a further attempt has the id of its call with its number after it.
 _CALLS_IN_FLIGHT = """
     SELECT * FROM started_calls AS s WHERE execution_id = ? AND NOT EXISTS (
         SELECT 1 FROM calls WHERE calls.call_id = s.call_id
@@ -838,11 +861,11 @@ _BILL = """
     GROUP BY team_id, round_number, role, agent_name, model ORDER BY min(id)"""
 _SUMMED = [name for name in Usage.model_fields if name not in ("tool_calls", "details")]
 _USAGE_SUMS = f"""
-    SELECT {", ".join(f"sum(json_extract(usage, '$.{name}')) AS {name}" for name in _SUMMED)}
-    FROM calls WHERE execution_id = ?"""  # noqa: S608 our own names
+    SELECT team_id, {", ".join(f"sum(json_extract(usage, '$.{name}')) AS {name}" for name in _SUMMED)}
+    FROM calls WHERE execution_id = ? GROUP BY team_id"""  # noqa: S608 our own names
 _USAGE_DETAILS = """
-    SELECT json_each.key AS name, sum(json_each.value) AS count
-    FROM calls, json_each(calls.usage, '$.details') WHERE execution_id = ? GROUP BY json_each.key"""
+    SELECT team_id, json_each.key AS name, sum(json_each.value) AS count
+    FROM calls, json_each(calls.usage, '$.details') WHERE execution_id = ? GROUP BY team_id, json_each.key"""
 _TOOL_CALLS = """
     SELECT team_id, count(*) AS count FROM tool_results WHERE execution_id = ? AND role = 'member' GROUP BY team_id"""
 _LAST_SEQUENCES = """

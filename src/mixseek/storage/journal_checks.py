@@ -108,9 +108,11 @@ def _calls_without_start(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"call {row['call_id']} of {row['execution_id']} {what}"
 
 
+# A call that was given up, or refused, before it had its turn never left.
 _STARTS = """
     SELECT c.call_id, c.execution_id, s.call_id AS started FROM calls AS c LEFT JOIN started_calls AS s USING (call_id)
-    WHERE s.call_id IS NULL OR (s.execution_id, s.team_id, s.round_number, s.role, s.agent_name, s.key, s.occurrence)
+    WHERE (s.call_id IS NULL AND c.attempts <> '[]')
+        OR (s.execution_id, s.team_id, s.round_number, s.role, s.agent_name, s.key, s.occurrence)
         <> (c.execution_id, c.team_id, c.round_number, c.role, c.agent_name, c.key, c.occurrence)"""
 
 

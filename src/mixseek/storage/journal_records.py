@@ -68,7 +68,7 @@ def new_call_id() -> str:
 class StartedCall(Record):
     """A call about to leave; without a :class:`ModelCall` of its id it was in flight when the process died.
 
-    Under a budget each attempt leaves its own mark: that of the third has the id of the call with "#3" after it.
+    Each attempt leaves its own mark: that of the third has the id of the call with "#3" after it.
     """
 
     call_id: str = Field(default_factory=new_call_id)
@@ -79,7 +79,8 @@ class StartedCall(Record):
     started_at: AwareDatetime
     reserved_tokens: int | None = None
     reserved_usd: float | None = None
-    """The most the attempt can cost; a budget counts it as spent until the call is settled."""
+    """The most the attempt can cost; a budget counts it as spent until the call is settled. Without a budget None, or 0
+    tokens of a model that is computed in the process."""
 
 
 class CallSpend(Record):
@@ -93,7 +94,8 @@ class CallSpend(Record):
     """Of how many attempts nobody knows all that they cost."""
     lost_requests: int = 0
     """How many of these the usage does not count."""
-    lost_tokens: int = 0
+    lost_tokens: int | None = 0
+    """None where nothing was set aside for one of them."""
     lost_usd: float | None = None
 
 
@@ -108,7 +110,12 @@ class Attempt(Record):
     lost_usd: FiniteFloat | None = None
     """The most it may have cost that nobody knows of; None: what it cost is known, or no budget was kept."""
     lost_requests: int | None = None
-    """0 where something was lost of an attempt that the call's usage counts."""
+    """1 where nobody knows what it cost, and 0 where the call's usage counts it all the same; None: that is known."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it may have cost something that nobody knows of."""
+        return self.lost_requests is not None or self.lost_tokens is not None
 
 
 class CallFailure(Record):
@@ -161,6 +168,8 @@ class CallLine(Record):
     usage: Usage
     cost_usd: float | None
     attempts: int
+    lost_attempts: int = 0
+    """Those that may have cost something that nobody knows of."""
     started_at: AwareDatetime
     ended_at: AwareDatetime
 
