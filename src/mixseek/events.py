@@ -291,6 +291,8 @@ class SubmissionUnscored(Event):
     entry: LeaderBoardEntry
     reason: str
     usage: list[ModelUsage]
+    known: list[MetricScore] = Field(default_factory=list)
+    """What metrics said of it all the same; they are not asked again."""
 
     _beside: ClassVar = _WITHOUT_MESSAGES
     _holds_long_texts: ClassVar = True

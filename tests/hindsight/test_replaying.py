@@ -13,6 +13,7 @@ from mixseek.cli import main
 from mixseek.errors import ConfigurationError
 from mixseek.events import Event, ModelCalled
 from mixseek.hindsight.replaying import Replay, replay
+from mixseek.llm import Backoff
 from mixseek.orchestrator import Orchestrator
 from mixseek.records import MemberSubmission, RoundState
 from mixseek.storage.journal import CallLine, Journal
@@ -302,7 +303,7 @@ class Strict(BaseMetric):
 
 
 def _with_a_metric_that_raises(root: Path, server: ModelServer) -> Arena:
-    """The judges beside the metric hang, so that they are on their way when it raises."""
+    """The judges beside the metric wait for another try when it raises, and are given up then."""
     (root / "strict.py").write_text(STRICT)
     evaluator = "".join(
         f'[[metrics]]\nname = "{name}"\nweight = 0.25\nsystem_instruction = "How good is it?"\n'
@@ -317,9 +318,10 @@ def _with_a_metric_that_raises(root: Path, server: ModelServer) -> Arena:
             f'{evaluator}[[metrics]]\nname = "Strict"\nweight = 0.25\n'
             '[custom_metrics]\nStrict = { path = "strict.py", class = "Strict" }\n'
         ),
+        options={"backoff": Backoff()},
     )
     arena.script(server)
-    server.fault("hang_before_headers", model="judge")
+    server.fault(500, model="judge", retry_after=60)
     return arena
 
 

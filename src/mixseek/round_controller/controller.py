@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from math import isfinite
@@ -110,6 +110,8 @@ class _Submitted:
     number: int
     turn: Turn
     started_at: datetime
+    known: dict[str, MetricScore] = field(default_factory=dict)
+    """What metrics said of it in tries in which others failed: nobody pays for that twice."""
 
 
 class RoundController:
@@ -231,7 +233,8 @@ class RoundController:
         if team.submission is not None:
             made = team.submission
             turn = Turn(made.content, list(made.members), list(made.messages))
-            self._unscored = _Submitted(made.round_number, turn, made.started_at)
+            known = {score.metric_name: score for score in made.known}
+            self._unscored = _Submitted(made.round_number, turn, made.started_at, known)
         self._attempt = team.attempt - 1
         self._prompts.reuse, self._prompts.outdated = True, outdated
 
@@ -364,14 +367,23 @@ class RoundController:
             prompts = await self._evaluator_prompts(self._evaluator, request)
             with self._calling(number, "evaluator", "evaluator"):
                 async with self._run.before_time_is_up(self._team.team_id):
-                    result = await self._evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
+                    result = await self._evaluator.evaluate(
+                        request, **prompts, earlier=self._submitted_before(), known=submitted.known
+                    )
         except (EvaluationError, BudgetExhaustedError) as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
             entry = self._entry(state)
             usage = await self._write(entry, state)
             self._unscored_entry = entry
             await self._run.tell_for_good(
-                SubmissionUnscored(**self._where(), state=state, entry=entry, usage=usage, reason=str(error))
+                SubmissionUnscored(
+                    **self._where(),
+                    state=state,
+                    entry=entry,
+                    usage=usage,
+                    reason=str(error),
+                    known=list(submitted.known.values()),
+                )
             )
             raise
         self._run.tell(

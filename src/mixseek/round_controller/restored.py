@@ -19,6 +19,7 @@ from mixseek.records import (
     LeaderBoardEntry,
     MemberSubmission,
     MemberSubmissionsRecord,
+    MetricScore,
     ModelUsage,
     RoundState,
     Usage,
@@ -52,6 +53,8 @@ class RestoredSubmission:
     started_at: datetime
     members: tuple[MemberSubmission, ...] = ()
     messages: tuple[JsonValue, ...] = ()
+    known: tuple[MetricScore, ...] = ()
+    """What metrics said of it before others failed."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ _KINDS = (
     "TeamFinished",
     "TeamFailed",
     "SubmissionMade",
+    "SubmissionUnscored",
     "RoundFinished",
     "RoundFailed",
     "RoundJudged",
@@ -188,6 +192,8 @@ class _Known:
     verdicts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     """What was decided after each round; a later word on the same round holds."""
     made: JournalEvent | None = None
+    known: tuple[MetricScore, ...] = ()
+    """What metrics said of what was made last."""
     end: JournalEvent | None = None
     """How it finished; None: it goes on."""
 
@@ -197,7 +203,9 @@ class _Known:
             case "TeamStarted":
                 self.attempt, self.end = int(told["attempt"]), None
             case "SubmissionMade":
-                self.made = event
+                self.made, self.known = event, ()
+            case "SubmissionUnscored":
+                self.known = tuple(map(MetricScore.model_validate, told.get("known", ())))
             case "RoundFinished" | "RoundFailed":
                 finished = _round(told)
                 self.rounds[finished.state.round_number] = finished
@@ -267,6 +275,7 @@ def _submission(known: _Known, history: JournalEvent | None) -> RestoredSubmissi
         started_at=_moment(told.get("round_started_at")) or known.made.at,
         members=tuple(record.submissions) if record else (),
         messages=tuple(messages),
+        known=known.known,
     )
 
 
