@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from mixseek.cli.progress import words_of
 from mixseek.errors import NotResumableError, RunChangedError
 from mixseek.events import Event, RoundStarted
 from mixseek.hindsight.replaying import replay
@@ -459,7 +460,28 @@ async def test_a_team_that_failed_has_all_its_retries_again(
     if is_stopped:
         await stopped_resume(arena, "TeamStarted")
     _, events = await resumed(arena)
-    assert [event.attempt for event in events if event.kind == "TeamStarted"] == [3, 4, 5]
+    tries = [event for event in events if event.kind == "TeamStarted"]
+    assert [(event.attempt, event.retry) for event in tries] == [(3, 0), (4, 1), (5, 2)]
+    assert [words_of(event) for event in tries] == [
+        "goes on (Team alpha)",
+        "tries again, retry 1",
+        "tries again, retry 2",
+    ]
+
+
+async def test_a_try_that_failed_by_recorded_answers_is_not_counted_among_the_retries(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha")], orchestrator=f"{ROUNDS}{ONE_RETRY}")
+    arena.script(scripted)
+    scripted.on("judge", ["no form"] * 4)
+    failed = await begun(arena)
+    assert failed.failed_teams_info
+    scripted.fault(500, model="judge", count=4)
+    summary, events = await resumed(arena)
+    tries = [event for event in events if event.kind == "TeamStarted"]
+    assert [(event.attempt, event.retry) for event in tries] == [(1, 0), (2, 0), (3, 1)]
+    assert summary.failed_teams_info == []
 
 
 async def stopped_resume(arena: Arena, kind: str, **options: Any) -> ExecutionSummary:

@@ -619,7 +619,8 @@ class _Execution:
         first, last = self._tries(controller)
         attempt = first
         while True:
-            self._run.tell(TeamStarted(**self._where(controller), attempt=attempt))
+            retry = self._configured.orchestrator.max_retries_per_team - (last - attempt)
+            self._run.tell(TeamStarted(**self._where(controller), attempt=attempt, retry=retry))
             try:
                 left = deadline + controller.stood_still - time.monotonic()
                 return await controller.run_round(self._task.user_prompt, left)
