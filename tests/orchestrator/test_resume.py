@@ -203,6 +203,9 @@ async def test_judges_that_were_asked_when_a_metric_beside_them_failed_are_not_a
     scripted.set_latency(0.3, model="judge")
     failed = await begun(arena)
     assert [team.team_id for team in failed.failed_teams_info] == ["alpha"]
+    summary, events = await resumed(arena)
+    assert summary.failed_teams_info, "it is not mended yet"
+    assert [event.attempt for event in events if event.kind == "TeamStarted"] == [1]
     (tmp_path / "mended").touch()
     summary, _ = await resumed(arena)
     assert summary.best_score == 60
