@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 __all__ = [
     "amount_words",
+    "change_words",
     "command_to_go_on",
     "cost_words",
     "counted",
@@ -25,6 +26,8 @@ _UNITS: Final = {"max_cost_usd": "USD", "max_tokens": "token", "max_requests": "
 _LONGEST_ANSWER: Final = "max_output_tokens (or max_tokens of an agent that has it)"
 _BUDGET: Final = re.compile(r"\((max_\w+) of \[(?:team\.)?budget\]\)")
 """How a purse names the limit that was in the way."""
+_MISTAKE: Final = re.compile(r"(metric .+?) (?:failed at |gave no MetricScore |could not score: measure has to )")
+"""How an evaluator names a metric whose code is wrong."""
 
 
 class _Tokens(Protocol):
@@ -150,11 +153,22 @@ def larger_limit_words(reasons: Iterable[str]) -> str | None:
     return f"with a larger limit{shorter}"
 
 
+def change_words(reasons: Iterable[str]) -> str | None:
+    """What has to be changed before teams go on that ended for these reasons, most of all the code of a metric.
+
+    >>> change_words(["metric 'Own' failed at own.py, line 3: KeyError: 'a'", "HTTP 401"])
+    "with metric 'Own' mended"
+    """
+    reasons = list(reasons)
+    wrong = dict.fromkeys(found[1] for reason in reasons if (found := _MISTAKE.match(reason)))
+    return f"with {', '.join(wrong)} mended" if wrong else larger_limit_words(reasons)
+
+
 def command_to_go_on(resume: str, reasons: Iterable[str]) -> str:
-    """How teams go on that ended for these reasons: with the limit as it is they would only fail again.
+    """How teams go on that ended for these reasons: with all as it is they would only fail again.
 
     >>> command_to_go_on("mixseek resume last", ["no calls are left (max_requests of [budget])"])
     'with a larger limit, mixseek resume last --accept-changes'
     """
-    larger = larger_limit_words(reasons)
-    return f"{larger}, {resume} --accept-changes" if larger else resume
+    change = change_words(reasons)
+    return f"{change}, {resume} --accept-changes" if change else resume

@@ -146,6 +146,10 @@ class TeamStarted(Event):
 
     team_name: str
     attempt: int = 1
+    """The how-many-eth try of the team in the whole execution, whoever played it."""
+    retry: int = 0
+    """The how-many-eth of the retries that ``max_retries_per_team`` allows; one that failed and is resumed has all of
+    them again. 0: it begins or goes on."""
 
 
 class TeamFinished(Event):
@@ -291,6 +295,8 @@ class SubmissionUnscored(Event):
     entry: LeaderBoardEntry
     reason: str
     usage: list[ModelUsage]
+    known: list[MetricScore] = Field(default_factory=list)
+    """What metrics said of it all the same; they are not asked again."""
 
     _beside: ClassVar = _WITHOUT_MESSAGES
     _holds_long_texts: ClassVar = True

@@ -94,6 +94,46 @@ def test_resuming_is_not_offered_where_every_round_was_played_and_none_was_score
     assert "mixseek resume" not in played.stderr + shown.stdout + resumed.stderr
 
 
+CARELESS = """
+from mixseek.evaluator.metrics import CodeMetric, Measured, MetricOptions
+
+
+class Careless(CodeMetric):
+    Options = MetricOptions
+
+    def measure(self, submission, reference):
+        return Measured(50, commment)
+"""
+
+
+def test_after_a_mistake_in_a_metric_the_hint_is_to_mend_it_and_leads_on(tmp_path: Path) -> None:
+    (tmp_path / "careless.py").write_text(CARELESS)
+    with ModelServer() as server:
+        arena = Arena(
+            tmp_path,
+            server.base_url,
+            [Team("alpha", members=0)],
+            orchestrator="max_rounds = 1\n",
+            evaluator=(
+                '[[metrics]]\nname = "Careless"\n'
+                '[custom_metrics]\nCareless = { path = "careless.py", class = "Careless" }\n'
+            ),
+        )
+        arena.script(server)
+        hint, command = mixseek(arena, "exec", TASK).stderr.splitlines()[-2:]
+        shown, offered = mixseek(arena, "show", "last").stdout, mixseek(arena, "resume").stderr
+        assert hint.startswith("mixseek: with metric 'Careless' mended, the team that failed goes on with this, ")
+        assert command.strip().startswith("mixseek resume ")
+        assert command.endswith(" --accept-changes")
+        assert f"with metric 'Careless' mended, {command.strip()} lets the teams go on that failed" in shown
+        assert "with metric 'Careless' mended, mixseek resume " in offered
+        (tmp_path / "careless.py").write_text(CARELESS.replace("commment", '"short"'))
+        # In another process, as files are read once in each.
+        again = [sys.executable, "-m", "mixseek", "resume", "last", "--accept-changes", "-w", str(tmp_path)]
+        child = forked.Popen(again, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        assert child.wait(60) == 0
+
+
 def test_resuming_is_offered_with_the_workspace_that_was_given(tmp_path: Path) -> None:
     with ModelServer() as server:
         teams = [Team("alpha", members=0), Team("beta", members=0)]

@@ -13,6 +13,7 @@ from mixseek.cli import main
 from mixseek.errors import ConfigurationError
 from mixseek.events import Event, ModelCalled
 from mixseek.hindsight.replaying import Replay, replay
+from mixseek.llm import Backoff
 from mixseek.orchestrator import Orchestrator
 from mixseek.records import MemberSubmission, RoundState
 from mixseek.storage.journal import CallLine, Journal
@@ -301,8 +302,8 @@ class Strict(BaseMetric):
 """
 
 
-def _with_a_metric_that_raises(root: Path, server: ModelServer) -> Arena:
-    """The judges beside the metric hang, so that they are on their way when it raises."""
+def _with_a_metric_that_raises(root: Path, server: ModelServer, rounds: int = 1) -> Arena:
+    """The judges beside the metric wait for another try when it raises, and are given up then."""
     (root / "strict.py").write_text(STRICT)
     evaluator = "".join(
         f'[[metrics]]\nname = "{name}"\nweight = 0.25\nsystem_instruction = "How good is it?"\n'
@@ -312,14 +313,15 @@ def _with_a_metric_that_raises(root: Path, server: ModelServer) -> Arena:
         root,
         server.base_url,
         [Team("alpha", members=0), Team("beta", scores=(60, 65), members=0)],
-        "max_rounds = 1\nmax_retries_per_team = 2\n",
+        f"max_rounds = {rounds}\nmax_retries_per_team = 2\n",
         evaluator=(
             f'{evaluator}[[metrics]]\nname = "Strict"\nweight = 0.25\n'
             '[custom_metrics]\nStrict = { path = "strict.py", class = "Strict" }\n'
         ),
+        options={"backoff": Backoff()},
     )
     arena.script(server)
-    server.fault("hang_before_headers", model="judge")
+    server.fault(500, model="judge", retry_after=60)
     return arena
 
 
@@ -359,3 +361,16 @@ def test_tries_that_failed_before_the_code_was_mended_are_told_and_are_no_differ
     assert outcome.startswith("equal to the record: ")
     cut_off = sum(line.outcome != "answered" for line in _recorded_lines(tmp_path, execution_id))
     assert left_out == f"not among them: {cut_off} calls without an answer, cut off or failed"
+
+
+def test_rounds_after_one_that_was_scored_only_when_a_metric_was_mended_are_found(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        arena = _with_a_metric_that_raises(tmp_path, server, rounds=2)
+        server.clear_faults()
+        execution_id = asyncio.run(arena.play()).summary.execution_id
+        (tmp_path / "mended").touch()
+        summary = asyncio.run(arena.build().resume(execution_id))
+    assert [entry.round_number for entry in summary.team_results] == [2, 2]
+    told = asyncio.run(replay(execution_id, tmp_path))
+    assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
+    assert told.calls_not_asked_for == 0

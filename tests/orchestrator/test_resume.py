@@ -15,8 +15,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from mixseek.cli.progress import words_of
 from mixseek.errors import NotResumableError, RunChangedError
 from mixseek.events import Event, RoundStarted
+from mixseek.hindsight.replaying import replay
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
 from mixseek.storage.aggregation_store import AggregationStore
@@ -197,6 +199,84 @@ async def test_a_team_whose_answers_made_it_fail_asks_anew(tmp_path: Path, scrip
     summary, events = await resumed(arena)
     assert [event.attempt for event in events if event.kind == "TeamStarted"] == [1, 2]
     assert summary.failed_teams_info == []
+
+
+BESIDE = """
+from pathlib import Path
+
+from mixseek.evaluator.metrics import CodeMetric, Measured, MetricOptions
+
+
+class Careless(CodeMetric):
+    Options = MetricOptions
+
+    def measure(self, submission, reference):
+        if not Path(__file__).with_name("mended").exists():
+            raise KeyError("a mistake")
+        return Measured(50, "mended")
+"""
+
+
+async def test_judges_that_were_asked_when_a_metric_beside_them_failed_are_not_asked_again(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    (tmp_path / "careless.py").write_text(BESIDE)
+    arena = Arena(
+        tmp_path,
+        scripted.base_url,
+        [Team("alpha", members=0)],
+        orchestrator="max_rounds = 1\n",
+        evaluator=(
+            '[[metrics]]\nname = "Quality"\nweight = 0.5\nsystem_instruction = "How good is it?"\n'
+            '[[metrics]]\nname = "Careless"\nweight = 0.5\n'
+            '[custom_metrics]\nCareless = { path = "careless.py", class = "Careless" }\n'
+        ),
+    )
+    arena.script(scripted)
+    scripted.set_latency(0.3, model="judge")
+    failed = await begun(arena)
+    assert [team.team_id for team in failed.failed_teams_info] == ["alpha"]
+    summary, events = await resumed(arena)
+    assert summary.failed_teams_info, "it is not mended yet"
+    assert [event.attempt for event in events if event.kind == "TeamStarted"] == [1]
+    (tmp_path / "mended").touch()
+    summary, _ = await resumed(arena)
+    assert summary.best_score == 60
+    assert scripted.bill.models["judge"].requests == 1
+
+
+@pytest.mark.parametrize("faults", [1, 2])
+async def test_a_judge_that_has_scored_is_not_asked_again_where_another_could_not(
+    tmp_path: Path, scripted: ModelServer, faults: int
+) -> None:
+    arena = Arena(
+        tmp_path,
+        scripted.base_url,
+        [Team("alpha", members=0)],
+        orchestrator=f"max_rounds = 1\n{ONE_RETRY}",
+        top_of_evaluator="max_retries = 0",
+        evaluator=(
+            '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\n'
+            '[[metrics]]\nname = "Style"\nsystem_instruction = "How does it sound?"\nmodel = "loop:stylist"\n'
+        ),
+    )
+    arena.script(scripted)
+    scripted.on("stylist", lambda _: {"evaluator_comment": "dull", "score": 30})
+    scripted.fault(503, model="stylist", count=faults)
+    scripted.set_latency(0.2, model="judge")
+    summary = await begun(arena)
+    assert len(summary.failed_teams_info) == faults - 1
+    if summary.failed_teams_info:
+        summary, _ = await resumed(arena)
+    assert (summary.failed_teams_info, summary.best_score) == ([], 50)
+    assert [metric["metric_name"] for metric in arena.rows("leader_board")[0]["score_details"]["metrics"]] == [
+        "Quality",
+        "Style",
+    ]
+    assert scripted.bill.models["judge"].requests == 1
+    assert scripted.bill.models["stylist"].requests == faults + 1
+    played_again = await replay(ID, tmp_path)
+    assert (played_again.equal, played_again.calls_not_asked_for) == (True, 0)
 
 
 async def test_a_team_that_ran_out_of_time_goes_on_when_it_is_given_more(tmp_path: Path, scripted: ModelServer) -> None:
@@ -419,7 +499,28 @@ async def test_a_team_that_failed_has_all_its_retries_again(
     if is_stopped:
         await stopped_resume(arena, "TeamStarted")
     _, events = await resumed(arena)
-    assert [event.attempt for event in events if event.kind == "TeamStarted"] == [3, 4, 5]
+    tries = [event for event in events if event.kind == "TeamStarted"]
+    assert [(event.attempt, event.retry) for event in tries] == [(3, 0), (4, 1), (5, 2)]
+    assert [words_of(event) for event in tries] == [
+        "goes on (Team alpha)",
+        "tries again, retry 1",
+        "tries again, retry 2",
+    ]
+
+
+async def test_a_try_that_failed_by_recorded_answers_is_not_counted_among_the_retries(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha")], orchestrator=f"{ROUNDS}{ONE_RETRY}")
+    arena.script(scripted)
+    scripted.on("judge", ["no form"] * 4)
+    failed = await begun(arena)
+    assert failed.failed_teams_info
+    scripted.fault(500, model="judge", count=4)
+    summary, events = await resumed(arena)
+    tries = [event for event in events if event.kind == "TeamStarted"]
+    assert [(event.attempt, event.retry) for event in tries] == [(1, 0), (2, 0), (3, 1)]
+    assert summary.failed_teams_info == []
 
 
 async def stopped_resume(arena: Arena, kind: str, **options: Any) -> ExecutionSummary:

@@ -244,7 +244,7 @@ def _phase(team: _Team, event: Event) -> str:
     """What a team is busy with after an event."""
     match event:
         case TeamStarted():
-            return "prompting" if event.attempt == 1 else f"attempt {event.attempt}"
+            return f"retry {event.retry}" if event.retry else "prompting"
         case RoundStarted() | MemberCalled() | MemberFinished():
             return _who(team.members)
         case SubmissionMade():

@@ -181,7 +181,7 @@ class _Painter:
         match event:
             case RoundFinished():
                 return [self._round(event)]
-            case TeamStarted(attempt=1) | RoundJudged(exit_reason=None | "max_rounds_reached") | RunFinished():
+            case TeamStarted(retry=0) | RoundJudged(exit_reason=None | "max_rounds_reached") | RunFinished():
                 return []
         words = words_of(event)
         if words is None:

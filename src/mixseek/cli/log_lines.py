@@ -175,7 +175,7 @@ def _words(event: Event) -> str | None:  # noqa: C901  # a table, one line for e
             teams = f"{counted(len(event.team_names), 'team')}, at most {counted(event.max_rounds, 'round')}"
             return f"execution {event.execution_id} {begun}: {teams}"
         case TeamStarted():
-            return f"started, attempt {event.attempt}"
+            return f"started, retry {event.retry}" if event.retry else "started"
         case RoundStarted():
             return f"round {event.round_number} started"
         case MemberCalled():

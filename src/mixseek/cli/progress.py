@@ -80,7 +80,9 @@ def words_of(event: Event) -> str | None:  # noqa: C901  # a table, one line for
             rounds = counted(event.max_rounds, "round")
             return f"execution {event.execution_id}: {teams}, at most {rounds}"
         case TeamStarted():
-            return f"started ({event.team_name})" if event.attempt == 1 else f"tries again, attempt {event.attempt}"
+            if event.retry:
+                return f"tries again, retry {event.retry}"
+            return f"{'started' if event.attempt == 1 else 'goes on'} ({event.team_name})"
         case MemberFinished() | ToolFinished():
             return _words_of_member(event)
         case RoundFinished():

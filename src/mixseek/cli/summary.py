@@ -4,7 +4,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from mixseek.amounts import larger_limit_words, limit_in, spent_words
+from mixseek.amounts import change_words, limit_in, spent_words
 from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, command_to_copy, print_json, print_line, print_text, rounded, warn, writes_all
@@ -61,10 +61,10 @@ def tell_who_can_go_on(summary: ExecutionSummary, *, workspace: str | None = Non
             warn(f"{_command('resume', summary, workspace)} --accept-changes")
         return
     failed = "the team that failed goes" if len(summary.failed_teams_info) == 1 else "the teams that failed go"
-    # With the limit as it is they would only fail again.
-    larger = larger_limit_words(reasons)
-    warn(f"mixseek: {f'{larger}, ' if larger else ''}{failed} on with this, and nothing is paid for twice:")
-    warn(_command("resume", summary, workspace) + (" --accept-changes" if larger else ""))
+    # With the limit, or the metric, as it is they would only fail again.
+    change = change_words(reasons)
+    warn(f"mixseek: {f'{change}, ' if change else ''}{failed} on with this, and nothing is paid for twice:")
+    warn(_command("resume", summary, workspace) + (" --accept-changes" if change else ""))
 
 
 def _command(verb: str, summary: ExecutionSummary, workspace: str | None) -> str:

@@ -42,7 +42,7 @@ from mixseek.errors import (
 )
 from mixseek.evaluator.gates import flags_of
 from mixseek.evaluator.metrics.base import BaseMetric, CodeMetric, Judge, LLMJudgeMetric
-from mixseek.llm import ModelHub, ask, calling, current_hub, current_scope, described, model_settings
+from mixseek.llm import ModelHub, OnTheirWay, ask, calling, current_hub, current_scope, described, model_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.records import EvaluationRequest, EvaluationResult, MetricScore
 from mixseek.strangers import alone, in_words, is_for_us, place_in
@@ -75,6 +75,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _DIGITS_OF_A_SCORE = 9
 _LONG = 50_000
+_TIME_FOR_A_SCORE = 1.0
 _NO_REFERENCE = "needs a reference answer: give it as reference, on the command line with --reference"
 
 
@@ -161,15 +162,18 @@ class Evaluator:
         prompt: str | None = None,
         reference_prompt: str | None = None,
         earlier: Mapping[int, str] | None = None,
+        known: dict[str, MetricScore] | None = None,
     ) -> EvaluationResult:
         """All metrics of ``request`` and their weighted mean; the first that fails ends the others.
 
-        ``earlier`` are the team's submissions so far by their round, to tell a copy by.
+        ``earlier`` are the team's submissions so far by their round, to tell a copy by. Metrics that are ``known`` by
+        their names are not asked; what others say that may have paid for it is added, also if one of them fails.
         """
         self.require_reference(request.reference)
         flags = await _flags(request, earlier or {})
+        known = {} if known is None else known
         with self._prompted(request, prompt, reference_prompt):
-            scores = await _all([_scored(weighed, request, self._workspace) for weighed in self._metrics])
+            scores = await _all([_known_or_scored(known, each, request, self._workspace) for each in self._metrics])
         return EvaluationResult(metrics=scores, overall_score=self.weigh(scores), flags=flags)
 
     async def evaluate_each(
@@ -308,18 +312,34 @@ async def _flags(request: EvaluationRequest, earlier: Mapping[int, str]) -> list
 
 
 async def _all(scoring: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Each one's score; the first failure is raised when all others have ended.
+    """Each one's score; the first failure is raised when all others have ended, with the answers they wait for.
 
     No TaskGroup: on Python 3.11 one that fails leaves the task that waits for it marked as being cancelled, and
     pydantic-ai takes that at its word the next time it is asked.
     """
-    tasks = [asyncio.create_task(each) for each in scoring]
+    requests = [OnTheirWay() for _ in scoring]
+    tasks = [asyncio.create_task(_followed(each, own)) for each, own in zip(scoring, requests, strict=True)]
     try:
         return await asyncio.gather(*tasks)
+    except Exception:  # not where we are cancelled: then nobody has time for answers
+        await asyncio.gather(*map(_answered, tasks, requests))
+        raise
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _followed(scoring: Coroutine[Any, Any, T], requests: OnTheirWay) -> T:
+    with requests.followed():
+        return await scoring
+
+
+async def _answered(task: asyncio.Task[Any], requests: OnTheirWay) -> None:
+    """Let a metric have the answer that is on its way, which is paid for, and make a score of it."""
+    if requests:
+        await requests.landed()
+        await asyncio.wait({task}, timeout=_TIME_FOR_A_SCORE)
 
 
 def _arguments(metric: BaseMetric, request: EvaluationRequest) -> dict[str, Any]:
@@ -360,6 +380,18 @@ async def _scored(
         raise EvaluationError(f"metric {weighed.name!r} gave no MetricScore but {type(score).__name__}")
     comment = whole_text(score.evaluator_comment)
     return score.model_copy(update={"metric_name": weighed.name, "evaluator_comment": comment})
+
+
+async def _known_or_scored(
+    known: dict[str, MetricScore], weighed: _Weighed, request: EvaluationRequest, root: Path | None
+) -> MetricScore:
+    if weighed.name in known:
+        return known[weighed.name]
+    score = await _scored(weighed, request, root)
+    # Code that asks nobody measures again at no cost, perhaps mended by then.
+    if isfinite(score.score) and not isinstance(weighed.metric, CodeMetric):
+        known[weighed.name] = score
+    return score
 
 
 def _place_in(metric: BaseMetric, error: BaseException, root: Path | None) -> str:

@@ -15,6 +15,8 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from pydantic import JsonValue
+
 from mixseek import errors, plugins
 from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
 from mixseek.config.schema import ProvidersSettings
@@ -26,7 +28,17 @@ from mixseek.orchestrator.fingerprint import changes
 from mixseek.orchestrator.orchestrator import play_again
 from mixseek.records import ExecutionSummary, ExitReason, LeaderBoardEntry, Record
 from mixseek.round_controller.run import Run
-from mixseek.storage.journal import CallLine, Journal, JournalEvent, ModelCall, RoundPrompt, StartedCall, ToolResult
+from mixseek.storage.journal import (
+    CallLine,
+    CallScope,
+    Journal,
+    JournalEvent,
+    ModelCall,
+    Request,
+    RoundPrompt,
+    StartedCall,
+    ToolResult,
+)
 from mixseek.workspace import Workspace
 
 __all__ = ["Replay", "ReplayedTeam", "replay"]
@@ -238,6 +250,10 @@ class _Recorded:
         last = self.finished_in.get((scope.team_id, scope.round_number), self.last_tries.get(scope.team_id, 0))
         return scope.attempt < last
 
+    def first_try(self, team_id: str, rounds: int) -> int:
+        """The try in which a team was when it had finished so many rounds."""
+        return self.finished_in.get((team_id, rounds), 1)
+
 
 async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
     if (pruned_at := await journal.pruned_at(execution_id)) is not None:
@@ -323,6 +339,9 @@ class _ReplayJournal(Journal):
     """A journal that is only read; of several prompts of one round, each is given when its turn comes."""
 
     async def load(self, execution_id: str, record: _Recorded) -> None:
+        self._record = record
+        self._behind: dict[_Place, int] = {}
+        """How many tries less than then a team has needed until it had finished so many rounds."""
         self.used: set[str] = set()
         """The calls that were answered from here."""
         self.lines = await self.call_lines(execution_id)
@@ -332,6 +351,20 @@ class _ReplayJournal(Journal):
         self._in_order: dict[tuple[str, int, str], deque[RoundPrompt]] = defaultdict(deque)
         for prompt in await self.prompts(execution_id):
             self._in_order[prompt.team_id, prompt.round_number, prompt.role].append(prompt)
+
+    def try_of(self, scope: CallScope, attempt: int) -> int:
+        """The try of the record that this is: what failed then and does not now leaves a team in an earlier one."""
+        rounds = scope.round_number if scope.role == "judgment" else scope.round_number - 1
+        missing = max(0, self._record.first_try(scope.team_id, rounds) - attempt)
+        return attempt + self._behind.setdefault((scope.team_id, rounds), missing)
+
+    def request(self, scope: CallScope, *, attempt: int = 0, **asked: Any) -> Request:
+        """The request as it was made, in the try in which it was."""
+        return super().request(scope, attempt=self.try_of(scope, attempt), **asked)
+
+    def tool_key(self, scope: CallScope, tool: str, arguments: JsonValue, *, attempt: int = 0, **asked: Any) -> str:
+        """The use of a tool as it was, in the try in which it was."""
+        return super().tool_key(scope, tool, arguments, attempt=self.try_of(scope, attempt), **asked)
 
     async def find_prompt(self, execution_id: str, team_id: str, round_number: int, role: str) -> RoundPrompt | None:
         """A team that was tried again was told something else the second time."""
@@ -422,7 +455,7 @@ def _was_given_up(calls: Sequence[ModelCall]) -> bool:
 class _Answers:
     """What becomes of calls that were not answered."""
 
-    journal: Journal
+    journal: _ReplayJournal
     record: _Recorded
     missing: list[str] = field(default_factory=list)
     taken_as_failed: list[str] = field(default_factory=list)
@@ -430,6 +463,7 @@ class _Answers:
     async def unanswered(self, scope: Scope, model: str, key: str, occurrence: int) -> NoReturn:
         """Fail as the call failed, or let its time run out."""
         call = await self.journal.find_failed_call(key, occurrence)
+        scope = scope.model_copy(update={"attempt": self.journal.try_of(scope, scope.attempt)})
         if call is None or call.failure is None:
             self._refuse(scope, model)
         if call.failure.error == _GIVEN_UP:

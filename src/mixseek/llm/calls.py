@@ -13,9 +13,10 @@ Each finished call reaches the :class:`Meter` of the run, which sums the bill, a
 every use of a tool.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,11 +34,13 @@ __all__ = [
     "FinishedCall",
     "FinishedToolUse",
     "Meter",
+    "OnTheirWay",
     "Scope",
     "ToolUse",
     "calling",
     "current_meter",
     "current_scope",
+    "on_its_way",
 ]
 
 
@@ -371,3 +374,49 @@ def current_scope() -> Scope | None:
 def current_meter() -> Meter | None:
     """The meter of the run this is part of."""
     return _meter.get()
+
+
+class OnTheirWay:
+    """The requests of some work that have left and are not answered: they are paid for, whoever waits for them."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._landed = asyncio.Event()
+        self._landed.set()
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Count the requests that are made inside."""
+        before = _on_their_way.set(self)
+        try:
+            yield
+        finally:
+            _on_their_way.reset(before)
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Count a request that leaves until it is answered, or fails."""
+        self._number += 1
+        self._landed.clear()
+        try:
+            yield
+        finally:
+            self._number -= 1
+            if not self._number:
+                self._landed.set()
+
+    def __len__(self) -> int:
+        return self._number
+
+    async def landed(self) -> None:
+        """Wait until none is on its way."""
+        await self._landed.wait()
+
+
+_on_their_way: ContextVar[OnTheirWay | None] = ContextVar("on_their_way", default=None)
+
+
+def on_its_way() -> AbstractContextManager[None]:
+    """A request is made inside, for whoever wants to know of it."""
+    requests = _on_their_way.get()
+    return nullcontext() if requests is None else requests.one_more()

@@ -34,7 +34,7 @@ from mixseek.errors import (
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.bounds import most_input_tokens
 from mixseek.llm.breaker import says_down
-from mixseek.llm.calls import CallJournal, FinishedCall, Meter, Scope, current_meter, current_scope
+from mixseek.llm.calls import CallJournal, FinishedCall, Meter, Scope, current_meter, current_scope, on_its_way
 from mixseek.llm.convert import (
     answer_from_json,
     answer_to_json,
@@ -272,7 +272,7 @@ class WatchedModel(WrapperModel):
     ) -> ModelResponse:
         async with self._turn(course), self._paid(entry, course):
             seconds = max(0.0, min(limits.timeout, self._seconds_left(limits, course)))
-            with self._tried(course):
+            with self._tried(course), on_its_way():
                 reach("call.before_request")
                 answer = await self._asked(asking(settings), seconds)
                 reach("call.after_answer")
@@ -508,7 +508,8 @@ class WatchedModel(WrapperModel):
         """The answer the journal has, when the run is to use what it has."""
         if meter is None or entry is None or not meter.reuse_answers:
             return None
-        known = await entry.journal.find_call(entry.request.key, entry.occurrence)
+        with on_its_way():  # what is looked up was on its way when it was asked
+            known = await entry.journal.find_call(entry.request.key, entry.occurrence)
         if known is None:
             return None
         return answer_from_json(known.answer)

@@ -619,7 +619,8 @@ class _Execution:
         first, last = self._tries(controller)
         attempt = first
         while True:
-            self._run.tell(TeamStarted(**self._where(controller), attempt=attempt))
+            retry = self._configured.orchestrator.max_retries_per_team - (last - attempt)
+            self._run.tell(TeamStarted(**self._where(controller), attempt=attempt, retry=retry))
             try:
                 left = deadline + controller.stood_still - time.monotonic()
                 return await controller.run_round(self._task.user_prompt, left)
@@ -631,7 +632,7 @@ class _Execution:
             except Exception as error:
                 if _could_not_be_stored(error):
                     raise
-                if attempt == first and self._only_replayed(controller):
+                if attempt == first and self._only_replayed(controller) and not _is_mistake_in_code(error):
                     # What failed by the answers that the journal has fails by them again: that was no try.
                     last += 1
                 elif attempt >= last or not _worth_another_try(error):
@@ -820,6 +821,11 @@ def _worth_another_try(error: BaseException) -> bool:
         next((one for one in _causes(error) if isinstance(one, kind)), None) for kind in (ModelError, EvaluationError)
     )
     return all(one is None or one.retryable for one in found)
+
+
+def _is_mistake_in_code(error: BaseException) -> bool:
+    """Whether no other answers would help: a metric would do the same with them."""
+    return isinstance(error, EvaluationError) and not error.retryable
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from math import isfinite
@@ -112,6 +112,8 @@ class _Submitted:
     started_at: datetime
     history: HistoryKept | None
     """What the store is to have of it; None for what an older version left without it."""
+    known: dict[str, MetricScore] = field(default_factory=dict)
+    """What metrics said of it in tries in which others failed: nobody pays for that twice."""
 
 
 class RoundController:
@@ -238,7 +240,8 @@ class RoundController:
         if team.submission is not None:
             made = team.submission
             turn = Turn(made.content, list(made.members), list(made.messages))
-            self._unscored = _Submitted(made.round_number, turn, made.started_at, made.history)
+            known = {score.metric_name: score for score in made.known}
+            self._unscored = _Submitted(made.round_number, turn, made.started_at, made.history, known)
         self._attempt = team.attempt - 1
         self._prompts.reuse, self._prompts.outdated = True, outdated
 
@@ -373,14 +376,21 @@ class RoundController:
         )
         try:
             async with beside(self._keep_history(submitted.history)):
-                result = await self._evaluated(self._evaluator, request, number)
+                result = await self._evaluated(self._evaluator, request, submitted)
         except (EvaluationError, BudgetExhaustedError) as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
             entry = self._entry(state)
             usage = await self._write(entry, state)
             self._unscored_entry = entry
             await self._run.tell_for_good(
-                SubmissionUnscored(**self._where(), state=state, entry=entry, usage=usage, reason=str(error))
+                SubmissionUnscored(
+                    **self._where(),
+                    state=state,
+                    entry=entry,
+                    usage=usage,
+                    reason=str(error),
+                    known=list(submitted.known.values()),
+                )
             )
             raise
         self._run.tell(
@@ -405,11 +415,15 @@ class RoundController:
             message_history=submitted.turn.messages,
         )
 
-    async def _evaluated(self, evaluator: Evaluator, request: EvaluationRequest, number: int) -> EvaluationResult:
+    async def _evaluated(
+        self, evaluator: Evaluator, request: EvaluationRequest, submitted: _Submitted
+    ) -> EvaluationResult:
         prompts = await self._evaluator_prompts(evaluator, request)
-        with self._calling(number, "evaluator", "evaluator"):
+        with self._calling(submitted.number, "evaluator", "evaluator"):
             async with self._run.before_time_is_up(self._team.team_id):
-                return await evaluator.evaluate(request, **prompts, earlier=self._submitted_before())
+                return await evaluator.evaluate(
+                    request, **prompts, earlier=self._submitted_before(), known=submitted.known
+                )
 
     async def _evaluator_prompts(self, evaluator: Evaluator, request: EvaluationRequest) -> dict[str, str]:
         if not evaluator.judges:

@@ -17,6 +17,7 @@ from mixseek.records import (
     ExitReason,
     LeaderBoardEntry,
     MemberSubmission,
+    MetricScore,
     ModelUsage,
     RoundState,
     Usage,
@@ -48,6 +49,8 @@ class RestoredSubmission:
     content: str
     started_at: datetime
     history: HistoryKept | None = None
+    known: tuple[MetricScore, ...] = ()
+    """What metrics said of it before others failed."""
 
     @property
     def members(self) -> list[MemberSubmission]:
@@ -157,6 +160,7 @@ _KINDS = (
     "TeamFinished",
     "TeamFailed",
     "SubmissionMade",
+    "SubmissionUnscored",
     "RoundFinished",
     "RoundFailed",
     "RoundJudged",
@@ -192,6 +196,8 @@ class _Known:
     verdicts: dict[int, RoundJudged] = field(default_factory=dict)
     """What was decided after each round; a later word on the same round holds."""
     made: JournalEvent | None = None
+    known: tuple[MetricScore, ...] = ()
+    """What metrics said of what was made last."""
     end: JournalEvent | None = None
     """How it finished; None: it goes on."""
 
@@ -201,7 +207,9 @@ class _Known:
             case "TeamStarted":
                 self.attempt, self.end = int(told["attempt"]), None
             case "SubmissionMade":
-                self.made = event
+                self.made, self.known = event, ()
+            case "SubmissionUnscored":
+                self.known = tuple(map(MetricScore.model_validate, told.get("known", ())))
             case "RoundFinished" | "RoundFailed":
                 finished = _round(told)
                 self.rounds[finished.state.round_number] = finished
@@ -271,6 +279,7 @@ def _submission(known: _Known, history: HistoryKept | None) -> RestoredSubmissio
         content=told["submission_content"],
         started_at=_moment(told.get("round_started_at")) or known.made.at,
         history=_if_of_round(told["round_number"], history),
+        known=known.known,
     )
 
 
