@@ -266,6 +266,22 @@ def test_mistakes_are_told_as_those_of_files_before_anything_is_asked(
             'evaluator: metrics[0].mdoel: unknown key; did you mean "model"?',
         ),
         ({}, {"judgment": {"modle": "loop:x"}}, 'judgment: modle: unknown key; did you mean "model"?'),
+        (
+            {},
+            {"evaluator": {"model": "loop:x"}},
+            "evaluator: model: unknown key here: it belongs into [llm_default]",
+        ),
+        (
+            {},
+            {"evaluator": {"evaluator": {"default_model": "loop:x"}}},
+            "evaluator: evaluator: unknown key: "
+            "the settings of this kind of file stand at the top level, without a table",
+        ),
+        (
+            {},
+            {"evaluator": {"metrics": {"name": "Coverage", "model": "loop:x"}}},
+            "evaluator: metrics: {name = 'Coverage', model = 'loop:x'} is not allowed: must be a list, each a table",
+        ),
     ],
 )
 def test_of_a_model_that_was_misspelt_away_nothing_is_said_about_the_default_in_its_place(
@@ -276,6 +292,17 @@ def test_of_a_model_that_was_misspelt_away_nothing_is_said_about_the_default_in_
     with pytest.raises(ConfigurationError) as caught:
         mixseek.run("task", [team("a", **({"leader": leader} if leader else {}))], **parts(server, **more))
     assert str(caught.value) == told
+
+
+def test_beside_another_mistake_the_key_of_the_default_model_is_told_too(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigurationError, match="default_model: no key for the models of 'google-gla'"):
+        mixseek.run(
+            "task", [team("a")], **parts(server, evaluator={"metrics": [{"model": "loop:x"}, {"name": "Coverage"}]})
+        )
 
 
 def test_all_mistakes_are_told_at_once(server: ModelServer) -> None:

@@ -53,7 +53,7 @@ from mixseek.config.model_names import (
     unknown_models,
     unused_prices,
 )
-from mixseek.config.problems import misspells_a_model, no_such_file, problem_at, problems_of
+from mixseek.config.problems import misplaces_a_model, no_such_file, problem_at, problems_of
 from mixseek.config.reading import (
     Dotenv,
     existing_file,
@@ -555,7 +555,7 @@ class ConfigurationManager:
         except ValidationError as error:
             findings.problems += problems_of(error, model, place)
             # A run would not ask the default model once that is mended, so nothing is said of its key.
-            defaults = not misspells_a_model(error, model)
+            defaults = not misplaces_a_model(error, model)
         self._check(model, merged.values, place, findings, defaults=defaults)
         return _Reading(settings, merged.values, place)
 
