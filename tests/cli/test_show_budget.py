@@ -102,7 +102,7 @@ def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
     place = str(_workspace(tmp_path, server, "max_cost_usd = 0.03\nmax_requests = 100", prices))
     code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run")
     assert code == 0
-    assert "  low: every team stops as soon as it may, each member is asked once a round" in out
+    assert "  low: every team stops as soon as it may, no member is asked, answers have 10 tokens, " in out
     assert "  budget of 0.03 USD: enough for the low estimate, not for the high one" in out
     assert "  budget of 100 calls: enough for the high estimate" in out
     _, told, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run", "-f", "json")
@@ -140,9 +140,9 @@ def test_a_dry_run_counts_a_token_for_each_byte_that_a_call_may_read(
     task = "word " * 8000
     code, out, _ = _run(capsys, "exec", task, "-w", place, "--dry-run")
     assert (code, "budget of 60,000 tokens: less than the low estimate" in out) == (0, True)
-    larger = str(_workspace(tmp_path / "larger", server, "max_tokens = 130000\nmax_output_tokens = 200"))
+    larger = str(_workspace(tmp_path / "larger", server, "max_tokens = 100000\nmax_output_tokens = 200"))
     _, out, _ = _run(capsys, "exec", task, "-w", larger, "--dry-run")
-    assert "budget of 130,000 tokens: enough for the low estimate, but not beside the 4" in out
+    assert "budget of 100,000 tokens: enough for the low estimate, but not beside the 4" in out
 
 
 @pytest.mark.parametrize(
