@@ -94,6 +94,26 @@ def test_an_execution_that_failed_at_its_budget_is_shown_with_what_lets_it_go_on
     assert _run(capsys, *resume.split()[1:])[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("budget", "used", "shorter"),
+    [
+        ("max_requests = 2", "2 of 2 calls are used, and up to 1 would be needed", ""),
+        ("max_tokens = 9000", "0 of 9,000 tokens are used, ", ", or a smaller max_output_tokens"),
+    ],
+)
+def test_an_evaluation_that_its_budget_ended_names_the_limit_what_is_used_and_what_to_raise(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str], budget: str, used: str, shorter: str
+) -> None:
+    place = str(_workspace(tmp_path, server, budget))
+    code, _, err = _run(capsys, "evaluate", "Name a tree.", "Oak.", "-w", place, "-c", "configs/orchestrator.toml")
+    limit = budget.split()[0]
+    assert code == 2
+    assert err.startswith(f"mixseek: configs/orchestrator.toml: budget.{limit}: the run's budget cannot pay for the ")
+    assert f": {used}" in err
+    assert f"({limit} of [budget]); with a larger limit{shorter}" in err
+    assert err.endswith(", this submission can be scored\n")
+
+
 def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
