@@ -94,6 +94,26 @@ def test_an_execution_that_failed_at_its_budget_is_shown_with_what_lets_it_go_on
     assert _run(capsys, *resume.split()[1:])[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("budget", "used", "shorter"),
+    [
+        ("max_requests = 2", "2 of 2 calls are used, and up to 1 would be needed", ""),
+        ("max_tokens = 9000", "0 of 9,000 tokens are used, ", ", or a smaller max_output_tokens"),
+    ],
+)
+def test_an_evaluation_that_its_budget_ended_names_the_limit_what_is_used_and_what_to_raise(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str], budget: str, used: str, shorter: str
+) -> None:
+    place = str(_workspace(tmp_path, server, budget))
+    code, _, err = _run(capsys, "evaluate", "Name a tree.", "Oak.", "-w", place, "-c", "configs/orchestrator.toml")
+    limit = budget.split()[0]
+    assert code == 2
+    assert err.startswith(f"mixseek: configs/orchestrator.toml: budget.{limit}: the run's budget cannot pay for the ")
+    assert f": {used}" in err
+    assert f"({limit} of [budget]); with a larger limit{shorter}" in err
+    assert err.endswith(", this submission can be scored\n")
+
+
 def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,7 +122,7 @@ def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
     place = str(_workspace(tmp_path, server, "max_cost_usd = 0.03\nmax_requests = 100", prices))
     code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run")
     assert code == 0
-    assert "  low: every team stops as soon as it may, each member is asked once a round" in out
+    assert "  low: every team stops as soon as it may, no member is asked, answers have 10 tokens, " in out
     assert "  budget of 0.03 USD: enough for the low estimate, not for the high one" in out
     assert "  budget of 100 calls: enough for the high estimate" in out
     _, told, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run", "-f", "json")
@@ -140,9 +160,9 @@ def test_a_dry_run_counts_a_token_for_each_byte_that_a_call_may_read(
     task = "word " * 8000
     code, out, _ = _run(capsys, "exec", task, "-w", place, "--dry-run")
     assert (code, "budget of 60,000 tokens: less than the low estimate" in out) == (0, True)
-    larger = str(_workspace(tmp_path / "larger", server, "max_tokens = 130000\nmax_output_tokens = 200"))
+    larger = str(_workspace(tmp_path / "larger", server, "max_tokens = 100000\nmax_output_tokens = 200"))
     _, out, _ = _run(capsys, "exec", task, "-w", larger, "--dry-run")
-    assert "budget of 130,000 tokens: enough for the low estimate, but not beside the 4" in out
+    assert "budget of 100,000 tokens: enough for the low estimate, but not beside the 4" in out
 
 
 @pytest.mark.parametrize(

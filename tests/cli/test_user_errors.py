@@ -515,6 +515,11 @@ def configs_that_are_a_file(place: Place) -> None:
 
 
 @mistake(*EXEC)
+def journal_that_is_a_directory(place: Place) -> None:
+    (place.root / "journal.db").mkdir()
+
+
+@mistake(*EXEC)
 def journal_damaged(place: Place) -> None:
     (place.root / "journal.db").write_bytes(b"no journal at all")
 

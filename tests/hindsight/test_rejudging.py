@@ -461,7 +461,7 @@ def test_a_dry_run_estimates_what_would_be_asked_as_that_of_exec_does(
     low, high = told["estimate"]["low"], told["estimate"]["high"]
     # What the judge of the execution said is there, and costs nothing.
     assert (told["calls"], told["reused_calls"], low["calls"], high["calls"]) == (4, 4, 4, 4)
-    assert (low["output_tokens"], high["output_tokens"]) == (4 * 30, 4 * 200)
+    assert (low["output_tokens"], high["output_tokens"]) == (4 * 15, 4 * 200)
     assert len(TASK.encode()) < low["input_tokens"] < high["input_tokens"]
     for course in (low, high):
         assert course["cost_usd"] == pytest.approx((course["input_tokens"] + 2 * course["output_tokens"]) / 1e6)

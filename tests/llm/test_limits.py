@@ -1,6 +1,7 @@
 """Who waits at the gate, for how long, and who goes first."""
 
 import asyncio
+import re
 import time
 from collections import Counter
 from threading import Lock, Thread
@@ -183,6 +184,51 @@ async def test_a_refusal_makes_every_call_of_the_account_wait_as_long_as_the_ser
     await asyncio.gather(say(hub.model("chat:m"), "a"), say(hub.model("chat:other"), "b"))
     assert patience.now >= 37
     assert server.requests[-1].model in ("m", "other")
+
+
+async def test_whoever_waits_long_hears_now_and_then_who_refuses_how_slow_it_is_and_what_could_be_set(
+    hub: ModelHub, server: ModelServer, patience: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.fault(429, at=range(3, 200, 3))
+
+    async def team(name: str) -> None:
+        for _ in range(20):
+            await say(hub.model("chat:m"), name)
+
+    await asyncio.gather(team("a"), team("b"))
+    first, *told = [message for message in caplog.messages if message.startswith("chat ")]
+    assert first == "chat limits the rate of calls; they wait for their turn from now on"
+    assert 2 <= len(told) <= patience.now / 60
+    assert len(told) <= 8, "each pause is twice as long as the one before"
+    said = (
+        r"chat refused \d+ of \d+ calls: they go out at about [\d.]+ calls? a minute now, and one waits for \d+ s; "
+        r"fewer teams at once \(max_concurrent_teams\), or requests_per_minute of a server in configs/providers\.toml, "
+        r"let fewer be refused"
+    )
+    assert all(re.fullmatch(said, line) for line in told), told
+
+
+async def test_a_limit_that_hardly_lets_anyone_wait_is_told_once(
+    hub: ModelHub, server: ModelServer, patience: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.fault(429, at=[3, 60, 110], retry_after=1)
+    for _ in range(150):
+        await say(hub.model("chat:m"))
+        await patience.sleep(1)
+    assert [message for message in caplog.messages if message.startswith("chat ")] == [
+        "chat limits the rate of calls; they wait for their turn from now on"
+    ]
+
+
+async def test_a_server_that_refuses_although_calls_are_spaced_as_it_was_set_is_told(
+    server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = {"paced": {"base_url": server.base_url, "requests_per_minute": 30}}
+    backoff = FakeClock().backoff()
+    async with ModelHub(ProvidersSettings.model_validate({"providers": own}), backoff=backoff) as hub:
+        server.fault(429, count=1)
+        await say(hub.model("paced:m"))
+    assert "paced limits the rate of calls; they wait for their turn from now on" in caplog.messages
 
 
 async def test_the_time_of_a_call_stands_still_at_the_gate(

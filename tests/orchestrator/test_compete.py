@@ -22,6 +22,7 @@ from mixseek.config.schema import (
     MemberAgentConfig,
     MetricSettings,
     OrchestratorSettings,
+    PriceSettings,
     PromptBuilderSettings,
     ProviderSettings,
     ProvidersSettings,
@@ -30,6 +31,7 @@ from mixseek.config.schema import (
 from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
 from mixseek.evaluator.metrics import BaseMetric, LLMJudgeMetric
 from mixseek.events import Event
+from mixseek.orchestrator import Orchestrator
 from mixseek.orchestrator.compete import Limits, Options
 from mixseek.records import (
     EvaluationResult,
@@ -83,6 +85,32 @@ async def test_teams_of_plain_tables_compete_and_nothing_is_written(server: Mode
     assert [entry.team_id for entry in summary.team_results] == ["a", "b"]
     assert summary.team_results[0].submission_content == "the better answer"
     assert written() == []
+
+
+async def test_a_price_of_a_model_that_nobody_names_is_a_warning_with_the_model_that_may_be_meant(
+    server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    price = {"input_usd_per_million": 1, "output_usd_per_million": 2}
+    prices = {"loop:leader-a": price, "loop:judgge": price}
+    await mixseek.arun("task", [team("a")], **parts(server, prices=prices))
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "arguments: prices.\"loop:judgge\": has a price, but nobody here names this model; did you mean 'loop:judge'?"
+    ]
+
+
+async def test_such_a_price_is_named_also_where_settings_were_made_in_python(
+    server: ModelServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_workspace(tmp_path, teams=1, max_rounds=1, base_url=server.base_url)
+    price = PriceSettings(input_usd_per_million=1, output_usd_per_million=2)
+    settings = OrchestratorSettings(
+        workspace_path=tmp_path,
+        teams=[{"config": "configs/agents/team-a.toml"}],  # type: ignore[list-item]  # as a file has it
+        max_rounds=1,
+        prices={"loopback:judgge": price},
+    )
+    await Orchestrator(settings, save_db=False).execute("task")
+    assert 'prices."loopback:judgge": has a price, but nobody here names this model; did you mean' in caplog.text
 
 
 def test_the_synchronous_form_works_without_a_loop(server: ModelServer) -> None:
@@ -238,6 +266,22 @@ def test_mistakes_are_told_as_those_of_files_before_anything_is_asked(
             'evaluator: metrics[0].mdoel: unknown key; did you mean "model"?',
         ),
         ({}, {"judgment": {"modle": "loop:x"}}, 'judgment: modle: unknown key; did you mean "model"?'),
+        (
+            {},
+            {"evaluator": {"model": "loop:x"}},
+            "evaluator: model: unknown key here: it belongs into [llm_default]",
+        ),
+        (
+            {},
+            {"evaluator": {"evaluator": {"default_model": "loop:x"}}},
+            "evaluator: evaluator: unknown key: "
+            "the settings of this kind of file stand at the top level, without a table",
+        ),
+        (
+            {},
+            {"evaluator": {"metrics": {"name": "Coverage", "model": "loop:x"}}},
+            "evaluator: metrics: {name = 'Coverage', model = 'loop:x'} is not allowed: must be a list, each a table",
+        ),
     ],
 )
 def test_of_a_model_that_was_misspelt_away_nothing_is_said_about_the_default_in_its_place(
@@ -248,6 +292,17 @@ def test_of_a_model_that_was_misspelt_away_nothing_is_said_about_the_default_in_
     with pytest.raises(ConfigurationError) as caught:
         mixseek.run("task", [team("a", **({"leader": leader} if leader else {}))], **parts(server, **more))
     assert str(caught.value) == told
+
+
+def test_beside_another_mistake_the_key_of_the_default_model_is_told_too(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigurationError, match="default_model: no key for the models of 'google-gla'"):
+        mixseek.run(
+            "task", [team("a")], **parts(server, evaluator={"metrics": [{"model": "loop:x"}, {"name": "Coverage"}]})
+        )
 
 
 def test_all_mistakes_are_told_at_once(server: ModelServer) -> None:

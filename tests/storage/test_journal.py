@@ -17,6 +17,7 @@ from mixseek.errors import (
 )
 from mixseek.records import Usage
 from mixseek.redaction import MARK, Redactor
+from mixseek.storage.health import journal_health
 from mixseek.storage.journal import (
     Attempt,
     CallFailure,
@@ -441,6 +442,19 @@ async def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path, content: b
         with pytest.raises(DatabaseReadError, match=r"journal\.db.* is damaged .*move it aside"):
             await journal.events()
     assert path.read_bytes() == content
+
+
+async def test_a_directory_in_the_place_of_the_journal_is_told_as_such_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    path.mkdir()
+    told = r"journal\.db' is a directory, and no journal file: move it away$"
+    async with Journal(path) as journal:
+        with pytest.raises(DatabaseWriteError, match=told):
+            await journal.record_event(an_event(1))
+        with pytest.raises(DatabaseReadError, match=told):
+            await journal.events()
+    assert journal_health(path).words == "is a directory, and no journal file"
+    assert path.is_dir()
 
 
 async def test_an_empty_file_is_a_journal_not_yet_begun(tmp_path: Path) -> None:

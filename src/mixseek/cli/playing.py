@@ -1,6 +1,5 @@
 """What the commands share that play a competition: the run with its progress, and all that is printed and written."""
 
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from mixseek.cli.output import Format, warn
 from mixseek.cli.progress import Progress
 from mixseek.cli.report_file import ReportFile
 from mixseek.cli.summary import print_summary, tell_of_interruption, tell_who_can_go_on
-from mixseek.config.manager import RunSettings, prices_of_nobody
+from mixseek.config.manager import RunSettings
 from mixseek.errors import StorageError
 from mixseek.events import Listener
 from mixseek.records import ExecutionSummary
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from mixseek.orchestrator import Orchestrator
 
 __all__ = ["EXIT_NO_RESULT", "EXIT_SOME_FAILED", "Played", "Wanted", "exit_code", "leave_with", "play"]
-
-logger = logging.getLogger(__name__)
 
 EXIT_SOME_FAILED = 1
 EXIT_NO_RESULT = 2
@@ -58,8 +55,6 @@ def play(
     listeners: Sequence[Listener],
 ) -> Played:
     """Play, show on standard error what happens, and come back with what came of it; Ctrl-C ends it gracefully."""
-    for price in prices_of_nobody(settings):
-        logger.warning("%s", price)
     # Imported when all files are right: a mistake in one is told without the second it takes to load model code.
     from mixseek.orchestrator import Orchestrator
 

@@ -53,7 +53,7 @@ from mixseek.config.model_names import (
     unknown_models,
     unused_prices,
 )
-from mixseek.config.problems import misspells_a_model, no_such_file, problem_at, problems_of
+from mixseek.config.problems import misplaces_a_model, no_such_file, problem_at, problems_of
 from mixseek.config.reading import (
     Dotenv,
     existing_file,
@@ -89,11 +89,11 @@ __all__ = [
     "is_explicit",
     "load_orchestrator_settings",
     "locate_workspace",
-    "prices_of_nobody",
     "problems_within",
     "read_prompt_builder_settings",
     "read_team_settings",
     "redactor_of",
+    "warn_of_prices",
 ]
 
 logger = logging.getLogger(__name__)
@@ -555,7 +555,7 @@ class ConfigurationManager:
         except ValidationError as error:
             findings.problems += problems_of(error, model, place)
             # A run would not ask the default model once that is mended, so nothing is said of its key.
-            defaults = not misspells_a_model(error, model)
+            defaults = not misplaces_a_model(error, model)
         self._check(model, merged.values, place, findings, defaults=defaults)
         return _Reading(settings, merged.values, place)
 
@@ -722,7 +722,7 @@ class ConfigurationManager:
             self._tell_missing_references(evaluator, findings)
         parts = (orchestrator, teams, evaluator, judgment, prompt_builder, providers)
         run = RunSettings(*parts, self.workspace, answer, is_scored)
-        findings.notes += prices_of_nobody(run)
+        findings.notes += _prices_of_nobody(run)
         return run
 
     def _reference_text(self, given: str | None) -> str | None:
@@ -896,21 +896,27 @@ def problems_within(
     ]
 
 
-def prices_of_nobody(run: RunSettings) -> list[Problem]:
+def warn_of_prices(run: RunSettings) -> None:
+    """Warn, where a run begins, of prices of models that nobody in it names."""
+    for price in _prices_of_nobody(run):
+        logger.warning("%s", price)
+
+
+def _prices_of_nobody(run: RunSettings) -> list[Problem]:
     """Prices of models that nobody in a run names, as happens to one that is misspelt.
 
     Members and metrics of the user's own may ask models that stand in no file: beside them only a likely slip is told.
     """
     has_own = bool(run.evaluator.custom_metrics) or any(one.plugin for team in run.teams for one in team.members)
     told = {
-        name: f"has a price, but nobody here names this model{'' if near is None else f'; did you mean {near!r}?'}"
+        ("prices", name): f"has a price, but nobody here names this model{f'; did you mean {near!r}?' if near else ''}"
         for name, near in run.unused_prices.items()
         if near is not None or not has_own
     }
     return [
-        problem
-        for name, words in told.items()
-        for problem in problems_within(run.orchestrator, ("prices", name), ConfigurationError(words))
+        problem if problem.file else replace(problem, key=show_path(path))
+        for path, words in told.items()
+        for problem in problems_within(run.orchestrator, path, ConfigurationError(words))
     ]
 
 

@@ -22,7 +22,7 @@ from mixseek.config.schema import (
 from mixseek.config.shape import allowed_at, field_at, known_part, model_at, needed_key, settable_keys
 from mixseek.errors import Problem
 
-__all__ = ["faults_of", "misspells_a_model", "no_such_file", "problem_at", "problems_of"]
+__all__ = ["faults_of", "misplaces_a_model", "no_such_file", "problem_at", "problems_of"]
 
 _LONGEST_VALUE = 60
 _ALMOST_THE_SAME = 0.9
@@ -43,11 +43,18 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[KeyP
     return list(dict.fromkeys((path, _message(one, model, path)) for path, one in paths))
 
 
-def misspells_a_model(error: ValidationError, model: type[BaseModel]) -> bool:
-    """Whether a key that names a model was written otherwise: the default that stands in for it is nobody's choice."""
-    unknown = [_path_in(model, one) for one in error.errors(include_url=False) if one["type"] == "extra_forbidden"]
-    near = [get_close_matches(str(path[-1]), _known_keys(model_at(model, path[:-1])), n=1) for path in unknown]
-    return any(key in _OF_MODELS for keys in near for key in keys)
+def misplaces_a_model(error: ValidationError, model: type[BaseModel]) -> bool:
+    """Whether what is refused names a model: the default that stands in for it is nobody's choice."""
+    return any(_names_a_model(_path_in(model, one), one, model) for one in error.errors(include_url=False))
+
+
+def _names_a_model(path: KeyPath, error: ErrorDetails, model: type[BaseModel]) -> bool:
+    holds_one = isinstance(error["input"], dict) and any(key in error["input"] for key in _OF_MODELS)
+    if error["type"] == "extra_forbidden":
+        near = get_close_matches(str(path[-1]), _known_keys(model_at(model, path[:-1])), n=1)
+        return holds_one or any(key in _OF_MODELS for key in [path[-1], *near])
+    # The input of other errors, as of a key that is missing, is more than what is wrong.
+    return holds_one and error["type"].endswith("_type")
 
 
 def problem_at(place: Place, message: str) -> Problem:

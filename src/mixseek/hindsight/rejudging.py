@@ -10,8 +10,8 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -21,11 +21,9 @@ from pydantic import computed_field
 from pydantic_ai import UserContent
 from pydantic_core import to_jsonable_python
 
-from mixseek.amounts import larger_limit_words, limit_in
-from mixseek.config.manager import ConfigurationManager, problems_within, redactor_of
+from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.config.schema import EvaluatorSettings, PromptBuilderSettings
 from mixseek.errors import (
-    BudgetExhaustedError,
     ConfigurationError,
     EvaluationError,
     PlaceLostError,
@@ -37,7 +35,13 @@ from mixseek.events import Listener
 from mixseek.hindsight.borrowing import BorrowingJournal
 from mixseek.llm import Backoff, Scope, attached_text, calling
 from mixseek.orchestrator.estimate import Estimate, estimate_judging
-from mixseek.orchestrator.single import Surroundings, bill_of, failing_template_told, refuse_unpriced
+from mixseek.orchestrator.single import (
+    Surroundings,
+    bill_of,
+    failing_template_told,
+    refuse_unpriced,
+    shortage_told,
+)
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.prompt_builder.fence import new_nonce
 from mixseek.prompt_builder.formatters import get_current_datetime_with_timezone
@@ -164,7 +168,7 @@ async def rejudge(
     started = time.monotonic()
     asked = await _asked(execution_id, evaluator, workspace, around, reference)
     async with _judging(asked, listeners, backoff) as judging:
-        with _shortage_told(asked.around):
+        with shortage_told(asked.around, "the same again asks only what was not answered"):
             rounds = await _all_rounds(judging)
     teams = _teams(asked.record, rounds)
     return Rejudgment(
@@ -220,20 +224,6 @@ def _estimate(judging: "_Judging") -> Estimate:
     }
     calls = [(scope.agent_name, read[scope.team_id, scope.round_number]) for scope in judging.answers.missing]
     return estimate_judging(asked.settings, calls, judging.run.hub)
-
-
-@contextmanager
-def _shortage_told(around: Surroundings) -> Iterator[None]:
-    """A budget that cannot pay for all judges is told with its place, and with what to do."""
-    try:
-        yield
-    except BudgetExhaustedError as error:
-        remedy = larger_limit_words([str(error)])
-        if remedy is None:
-            raise
-        told = ConfigurationError(f"{error}; {remedy}, the same again asks only what was not answered")
-        problems = problems_within(around.orchestrator, ("budget", str(limit_in(str(error)))), told)
-        raise BudgetExhaustedError("; ".join(map(str, problems))) from error
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------

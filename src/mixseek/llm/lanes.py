@@ -115,6 +115,11 @@ class Lane:
             if most_per_second != self.pace.most:
                 self.pace = Pace(most_per_second)
 
+    @property
+    def waiting(self) -> int:
+        """How many stand in line; asked with the lock."""
+        return sum(not waiter.gone for _, _, waiter in self._line)
+
     def leave(self) -> None:
         """Give the place to the next."""
         with self._lock:

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Final
 from weakref import WeakValueDictionary
 
+from mixseek.amounts import counted
 from mixseek.errors import ModelRateLimitError
 from mixseek.llm.breaker import Breaker
 from mixseek.llm.lanes import Lane, Passage, Sleep
@@ -28,6 +29,8 @@ _REFUSALS_OF_A_MODEL: Final = 5
 _LONGEST_OF_AN_ACCOUNT: Final = 60.0
 """Whoever asks to wait for longer speaks of a quota; those of an account are found out by each model for itself."""
 _SHORTEST_NAME: Final = 4
+_FIRST_SILENCE_SECONDS: Final = 60.0
+_LONG_WAIT_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,17 @@ class _Row:
     latest: float = float("-inf")
 
 
+@dataclass
+class _Story:
+    """What became of calls since a lane has a limit, and when people hear of it next."""
+
+    what: str
+    tell_at: float
+    silence: float = _FIRST_SILENCE_SECONDS
+    refused: int = 0
+    served: int = 0
+
+
 class Gate:
     """Where calls of one account wait for their turn; safe for threads and any number of event loops."""
 
@@ -66,6 +80,7 @@ class Gate:
         self._models: dict[str, Lane] = {}
         self._breakers: dict[str, Breaker] = {}
         self._rows: dict[str, _Row] = {}
+        self._stories: dict[Lane, _Story] = {}
         self._served = 0
 
     def hold_to(self, places: int | None, most_per_second: float | None) -> None:
@@ -100,10 +115,12 @@ class Gate:
             self._served += 1
             if self._rows:
                 self._rows.pop(passage.model, None)
-            self._account.pace.borne(waited=self._account in passage.waited)
-            if passage.model in self._models:
-                own = self._models[passage.model]
-                own.pace.borne(waited=own in passage.waited)
+            own = self._models.get(passage.model) if self._models else None
+            for lane in (self._account,) if own is None else (self._account, own):
+                lane.pace.borne(waited=lane in passage.waited)
+                if lane in self._stories:
+                    self._stories[lane].served += 1
+                    self._tell_pace(lane)
 
     def refused(self, passage: Passage, refusal: ModelRateLimitError) -> None:
         """An attempt was refused: the lane it concerns stands still and goes on more slowly."""
@@ -111,10 +128,34 @@ class Gate:
             now = self._clock()
             own = self._is_of_the_model(passage, refusal, now)
             lane = self._models.setdefault(passage.model, Lane(self._clock, self._lock)) if own else self._account
-            first = lane.pace.rate is None
+            first = lane.pace.rate is None or lane not in self._stories
             if lane.pace.refused(now, passage.sent_at, refusal.retry_after) and first:
                 what = passage.model if own else self._name
+                self._stories[lane] = _Story(what, now + _FIRST_SILENCE_SECONDS)
                 logger.warning("%s limits the rate of calls; they wait for their turn from now on", what)
+            self._stories[lane].refused += 1
+            self._tell_pace(lane)
+
+    def _tell_pace(self, lane: Lane) -> None:
+        """Say why it takes long, if it does: now and then, more and more seldom."""
+        story, now, rate = self._stories[lane], self._clock(), lane.pace.rate
+        if now < story.tell_at or rate is None:
+            return
+        wait = lane.pace.free_at() - now + lane.waiting / rate
+        if wait < _LONG_WAIT_SECONDS:
+            return
+        story.silence *= 2
+        story.tell_at = now + story.silence
+        logger.warning(
+            "%s refused %d of %s: they go out at about %s a minute now, and one waits for %.0f s; fewer teams at once "
+            "(max_concurrent_teams), or requests_per_minute of a server in configs/providers.toml, let fewer be "
+            "refused",
+            story.what,
+            story.refused,
+            counted(story.refused + story.served, "call"),
+            counted(round(60 * rate, 1), "call"),
+            wait,
+        )
 
     def _is_of_the_model(self, passage: Passage, refusal: ModelRateLimitError, now: float) -> bool:
         row = self._rows.setdefault(passage.model, _Row(self._served))

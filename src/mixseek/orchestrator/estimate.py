@@ -1,7 +1,8 @@
 """What a run may take, told before it begins: calls, tokens and money, low and high, with what is assumed.
 
 Nobody knows how long models will answer or how often leaders ask their members; so there are two courses of a run, a
-short one and a long one, and each says what it assumes. The long one is no bound: a budget is.
+short one and a long one, and each says what it assumes. Runs that end well hardly ever take less than the short one;
+the long one is no bound: a budget is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,10 +24,8 @@ from mixseek.records import AgentType
 
 __all__ = ["Course", "Estimate", "Taken", "estimate", "estimate_judging", "first_round", "unpayable_judges"]
 
-_BYTES_A_TOKEN: Final = 4
 _TOOL_TOKENS: Final = 1_000
 _UNKNOWN_TASK_BYTES: Final = 1_000
-_DEFAULT_INSTRUCTION_TOKENS: Final = 300
 _WITH_PROVIDERS_TOOLS: Final = (AgentType.CODE_EXECUTION, AgentType.WEB_SEARCH, AgentType.WEB_FETCH)
 
 
@@ -44,6 +43,9 @@ class Course:
     """A judge's comment, the reason of a judgment, or a leader's question to its members."""
     prompt_tokens: int
     """What templates and forms add to a prompt."""
+    instruction_tokens: int
+    """An instruction that comes with MixSeek."""
+    bytes_a_token: int
 
     def answer(self, max_tokens: int | None) -> int:
         """How long an answer is."""
@@ -51,23 +53,48 @@ class Course:
 
     def comment(self, max_tokens: int | None) -> int:
         """How long a comment is."""
-        return min(self.comment_tokens, self.answer(max_tokens))
+        return self.comment_tokens if max_tokens is None else min(self.comment_tokens, max_tokens)
+
+    def tokens(self, size: int) -> int:
+        """How many tokens a text of so many bytes has."""
+        return size // self.bytes_a_token
+
+    def instruction(self, text: str | None) -> int:
+        """How long an instruction is."""
+        return self.instruction_tokens if text is None else self.tokens(len(text.encode()))
 
     @property
     def words(self) -> str:
         """What it assumes, for people."""
         rounds = "every team plays all its rounds" if self.plays_all_rounds else "every team stops as soon as it may"
-        asked = "once a round" if self.asks == 1 else f"{self.asks} times a round"
-        tools = "uses no tool" if not self.tools else f"uses {self.tools} tools each time"
+        asked = f"each member is asked {self.asks} times a round and uses {self.tools} tools each time"
         return (
-            f"{rounds}, each member is asked {asked} and {tools}, answers have {self.answer_tokens:,} tokens, "
-            "fewer where max_tokens is less"
+            f"{rounds}, {asked if self.asks else 'no member is asked'}, answers have {self.answer_tokens:,} tokens, "
+            f"fewer where max_tokens is less, {self.bytes_a_token} bytes a token"
         )
 
 
-_LOW: Final = Course(plays_all_rounds=False, asks=1, tools=0, answer_tokens=100, comment_tokens=30, prompt_tokens=40)
+_LOW: Final = Course(
+    plays_all_rounds=False,
+    asks=0,
+    tools=0,
+    answer_tokens=10,
+    comment_tokens=15,
+    prompt_tokens=25,
+    instruction_tokens=25,
+    bytes_a_token=5,
+)
+# What is set aside goes by the bytes of a request, its form included, and for members, too, where they are asked.
+_SET_ASIDE: Final = replace(_LOW, asks=1, prompt_tokens=40, instruction_tokens=300)
 _HIGH: Final = Course(
-    plays_all_rounds=True, asks=2, tools=2, answer_tokens=2_000, comment_tokens=200, prompt_tokens=400
+    plays_all_rounds=True,
+    asks=2,
+    tools=2,
+    answer_tokens=2_000,
+    comment_tokens=200,
+    prompt_tokens=400,
+    instruction_tokens=300,
+    bytes_a_token=4,
 )
 
 
@@ -133,8 +160,7 @@ def estimate(settings: RunSettings, task_bytes: int | None, hub: ModelHub) -> Es
             f"low: {_LOW.words}",
             f"high: {_HIGH.words}",
             *_words_of_tools(settings, hub),
-            f"both: {known}, {_BYTES_A_TOKEN} bytes a token, prompts carry all rounds before them, "
-            "no call is tried again",
+            f"both: {known}, prompts carry all rounds before them, no call is tried again",
         ),
         _unpriced(models, hub),
         settings.unused_prices,
@@ -146,7 +172,7 @@ def estimate_judging(evaluator: EvaluatorSettings, calls: Sequence[tuple[str, in
     """What calls of judges may take: for each the name of its metric, and the bytes of what is judged."""
     metrics = {metric.name: metric for metric in evaluator.metrics}
     low, high = (
-        _taken([_judge(evaluator, metrics[name], size // _BYTES_A_TOKEN, course) for name, size in calls], course, hub)
+        _taken([_judge(evaluator, metrics[name], course.tokens(size), course) for name, size in calls], course, hub)
         for course in (_LOW, _HIGH)
     )
     models = {_judge(evaluator, metrics[name], 0, _LOW).model for name, _ in calls}
@@ -155,10 +181,11 @@ def estimate_judging(evaluator: EvaluatorSettings, calls: Sequence[tuple[str, in
         high,
         (
             *(
-                f"{name}: a judge's comment has {course.comment_tokens} tokens, fewer where max_tokens is less"
+                f"{name}: a judge's comment has {course.comment_tokens} tokens, fewer where max_tokens is less, "
+                f"{course.bytes_a_token} bytes a token"
                 for name, course in (("low", _LOW), ("high", _HIGH))
             ),
-            f"both: {_BYTES_A_TOKEN} bytes a token, no call is tried again",
+            "both: no call is tried again",
         ),
         _unpriced(models, hub),
         {},
@@ -236,7 +263,7 @@ class _Asked(NamedTuple):
 def _asked(
     settings: RunSettings, team: TeamSettings, number: int, task_bytes: int, course: Course, hub: ModelHub
 ) -> Iterator[_Asked]:
-    task, answer = task_bytes // _BYTES_A_TOKEN, course.answer(team.leader.max_tokens)
+    task, answer = course.tokens(task_bytes), course.answer(team.leader.max_tokens)
     carried = (number - 1) * (answer + course.comment_tokens)
     yield from _leader(team, task + carried, course)
     yield from _members(team, task, course, hub)
@@ -247,8 +274,8 @@ def _asked(
 
 def _leader(team: TeamSettings, read: int, course: Course) -> Iterator[_Asked]:
     leader, answer = team.leader, course.answer(team.leader.max_tokens)
-    read += course.prompt_tokens + _instruction(leader.system_instruction)
-    read += len(leader.system_prompt or "") // _BYTES_A_TOKEN
+    read += course.prompt_tokens + course.instruction(leader.system_instruction)
+    read += course.instruction(leader.system_prompt or "")
     heard = 0
     # It asks for its members in one answer, hears all of them, and asks again or writes its submission.
     for _ in range(course.asks if team.members else 0):
@@ -259,7 +286,7 @@ def _leader(team: TeamSettings, read: int, course: Course) -> Iterator[_Asked]:
 
 def _members(team: TeamSettings, task: int, course: Course, hub: ModelHub) -> Iterator[_Asked]:
     for member in team.members:
-        read = course.prompt_tokens + task + _instruction(member.system_instruction)
+        read = course.prompt_tokens + task + course.instruction(member.system_instruction)
         found = PROVIDERS_TOOL_TOKENS if _has_providers_tool(member, hub) else 0
         for _ in range(course.asks):
             for used in range(course.tools + 1):
@@ -300,21 +327,19 @@ def _judges(evaluator: EvaluatorSettings, read: int, course: Course) -> Iterator
 
 def _judge(evaluator: EvaluatorSettings, metric: MetricSettings, read: int, course: Course) -> _Asked:
     default = evaluator.llm_default.model or evaluator.default_model
-    told = _instruction(metric.system_instruction)
+    told = course.instruction(metric.system_instruction)
     longest = metric.max_tokens or evaluator.llm_default.max_tokens
     return _Asked(metric.model or default, read + course.prompt_tokens + told, course.comment(longest))
 
 
 def _judgment(settings: RunSettings, number: int, read: int, course: Course) -> Iterator[_Asked]:
     orchestrator, judgment = settings.orchestrator, settings.judgment
+    if not course.plays_all_rounds and (judgment.target_score is not None or judgment.plateau_rounds is not None):
+        return  # a rule stops the team before the model is asked
     is_last = number == orchestrator.max_rounds
     if judgment.model != "none" and (judgment.judge_on_final_round if is_last else number >= orchestrator.min_rounds):
-        told = course.prompt_tokens + _DEFAULT_INSTRUCTION_TOKENS
+        told = course.prompt_tokens + course.instruction(judgment.system_instruction)
         yield _Asked(judgment.model, read + told, course.comment(judgment.max_tokens))
-
-
-def _instruction(text: str | None) -> int:
-    return _DEFAULT_INSTRUCTION_TOKENS if text is None else len(text.encode()) // _BYTES_A_TOKEN
 
 
 def _unpriced(models: Iterable[str], hub: ModelHub) -> tuple[str, ...]:
@@ -357,7 +382,7 @@ def _against(
     # The first round has to fit for any result, the longest one for all of them.
     least, most = (
         _reserved(budget, settings, teams, number, task_bytes, course, hub)
-        for number, course in ((1, _LOW), (settings.orchestrator.max_rounds, _HIGH))
+        for number, course in ((1, _SET_ASIDE), (settings.orchestrator.max_rounds, _HIGH))
     )
     for limit in ("max_cost_usd", "max_tokens", "max_requests"):
         allowed = getattr(budget, limit)
@@ -382,7 +407,7 @@ def _reserved(
     most = budget.max_output_tokens or (run and run.max_output_tokens) or DEFAULT_MAX_OUTPUT_TOKENS
     wordy = replace(course, answer_tokens=most, comment_tokens=most)
     bounds = [
-        (one.model, one.read * _BYTES_A_TOKEN + one.found, longest.said)
+        (one.model, one.read * course.bytes_a_token + one.found, longest.said)
         for team in teams
         for one, longest in zip(
             *(_asked(settings, team, number, task_bytes, each, hub) for each in (course, wordy)), strict=True

@@ -19,7 +19,7 @@ from jinja2 import TemplateError
 
 from mixseek.config.answer_schema import load_answer_schema
 from mixseek.config.attachments import read_attachments
-from mixseek.config.manager import ConfigurationManager, RunSettings
+from mixseek.config.manager import ConfigurationManager, RunSettings, warn_of_prices
 from mixseek.config.reading import checked_text
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
 from mixseek.crash_points import reach
@@ -250,6 +250,7 @@ class Orchestrator:
         return await around.enter_async_context(run)
 
     def _execution(self, task: OrchestratorTask, configured: RunSettings, run: Run, wanted: "_Wanted") -> "_Execution":
+        warn_of_prices(configured)
         statuses = self._watch(configured)
         return _Execution(task, configured, run, self._workspace, self._on_round_complete, statuses, wanted)
 

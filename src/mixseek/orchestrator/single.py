@@ -19,6 +19,7 @@ from jinja2 import TemplateError
 from mixseek.agents.member.asking import ask_member as ask
 from mixseek.agents.member.factory import MemberAgentFactory
 from mixseek.agents.member.readiness import made_ready
+from mixseek.amounts import larger_limit_words, limit_in
 from mixseek.config.manager import ConfigurationManager, RunSettings, problems_within
 from mixseek.config.schema import (
     EvaluatorSettings,
@@ -28,7 +29,7 @@ from mixseek.config.schema import (
     ProvidersSettings,
     Settings,
 )
-from mixseek.errors import ConfigurationError, EvaluationError, StorageError
+from mixseek.errors import BudgetExhaustedError, ConfigurationError, EvaluationError, StorageError
 from mixseek.evaluator import Evaluator
 from mixseek.evaluator.gates import flags_of
 from mixseek.events import (
@@ -73,6 +74,7 @@ __all__ = [
     "evaluate_submission",
     "failing_template_told",
     "refuse_unpriced",
+    "shortage_told",
 ]
 
 logger = logging.getLogger(__name__)
@@ -283,7 +285,7 @@ async def evaluate_submission(
         scope = Scope(
             execution_id=run.execution_id, team_id=_ALONE, round_number=1, role="evaluator", agent_name="evaluator"
         )
-        with calling(scope, run.meter):
+        with calling(scope, run.meter), shortage_told(around, "this submission can be scored"):
             async with run.before_time_is_up(_ALONE):
                 with failing_template_told(around, "for this submission"):
                     found = await evaluator.evaluate_each(request)
@@ -326,6 +328,20 @@ def failing_template_told(around: Surroundings, when: str) -> Iterator[None]:
     except TemplateError as error:
         told = ConfigurationError(f"fails {when}, correct it: {with_place(error)}")
         raise ConfigurationError(problems_within(around.prompts, ("evaluator_user_prompt",), told)) from error
+
+
+@contextmanager
+def shortage_told(around: Surroundings, then: str) -> Iterator[None]:
+    """A budget that cannot pay for all judges is told with its place, and with what to do and what comes ``then``."""
+    try:
+        yield
+    except BudgetExhaustedError as error:
+        remedy = larger_limit_words([str(error)])
+        if remedy is None:
+            raise
+        told = ConfigurationError(f"{error}; {remedy}, {then}")
+        problems = problems_within(around.orchestrator, ("budget", str(limit_in(str(error)))), told)
+        raise BudgetExhaustedError("; ".join(map(str, problems))) from error
 
 
 def refuse_unpriced(run: Run, settings: Settings, around: Surroundings) -> None:

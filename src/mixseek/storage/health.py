@@ -64,6 +64,8 @@ def journal_health(path: Path) -> FileHealth:
     """The journal: whether it opens and its pages make sense."""
     if not path.exists() or not path.stat().st_size:
         return FileHealth("absent")
+    if path.is_dir():
+        return FileHealth("broken", "is a directory, and no journal file")
     # Without a log beside it the file is whole, and can be read without the files that readers and writers share.
     alone = not path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"

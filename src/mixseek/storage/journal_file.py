@@ -76,6 +76,7 @@ class JournalConnection(sqlite3.Connection):
 
 def open_for_writing(path: Path, wait_seconds: float) -> JournalConnection:
     """A connection that writes durably to a journal brought up to date; the file is made if there is none."""
+    _refuse_directory(path, DatabaseWriteError)
     try:
         if not path.exists():
             _make(path, wait_seconds)
@@ -83,6 +84,12 @@ def open_for_writing(path: Path, wait_seconds: float) -> JournalConnection:
         return _open_existing(path, wait_seconds)
     except OSError as error:
         raise DatabaseWriteError(f"journal {str(path)!r} could not be opened: {remedied(error)}") from error
+
+
+def _refuse_directory(path: Path, kind: type[StorageError]) -> None:
+    """SQLite would tell of a disk that is broken or read-only."""
+    if path.is_dir():
+        raise kind(f"{str(path)!r} is a directory, and no journal file: move it away")
 
 
 def _refuse_read_only(path: Path) -> None:
@@ -160,6 +167,7 @@ def _open_existing(path: Path, wait_seconds: float) -> JournalConnection:
 
 def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | None:
     """A connection that cannot write, or None while there is nothing to read."""
+    _refuse_directory(path, DatabaseReadError)
     # Opening an empty file would take a lock that the process needs which turns it into a journal.
     if not path.exists() or path.stat().st_size == 0:
         return None

@@ -1,0 +1,58 @@
+"""The estimate before a run, beside what short runs really take."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mixseek.config.manager import ConfigurationManager, RunSettings
+from mixseek.llm import ModelHub
+from mixseek.orchestrator import Orchestrator
+from mixseek.orchestrator.estimate import Taken, estimate
+from mixseek.testing import ModelServer, write_workspace
+
+TASK = "Name three uses of bamboo."
+# A member that its leader may leave alone.
+MEMBER = '\n[[team.members]]\nname = "botanist"\ntype = "plain"\nmodel = "loopback:botanist"\ndescription = "knows"\n'
+SHORTEST = 5
+"""Few texts have fewer tokens than one for so many bytes."""
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        running.on("leader-a", ["Scaffolding, floors and also paper for letters."] * 9)
+        running.on("judge", [{"evaluator_comment": "It names three uses, all of them right.", "score": 80}] * 9)
+        running.on("judgment", [{"reasoning": "It says it all.", "should_continue": False, "confidence_score": 0.9}])
+        yield running
+
+
+def _settings(tmp_path: Path, server: ModelServer, judgment: str, language: str) -> RunSettings:
+    file = write_workspace(
+        tmp_path, teams=1, max_rounds=5, base_url=server.base_url, orchestrator="min_rounds = 2", judgment=judgment
+    )
+    with (tmp_path / "configs/agents/team-a.toml").open("a") as team:
+        team.write(MEMBER)
+    (tmp_path / "configs/prompt_builder.toml").write_text(f'[prompt_builder]\nlanguage = "{language}"\n')
+    return ConfigurationManager(tmp_path).load_run_settings(file)
+
+
+async def _low(settings: RunSettings) -> Taken:
+    async with ModelHub(settings.providers) as hub:
+        return estimate(settings, len(TASK), hub).low
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+@pytest.mark.parametrize("judgment", ["", "target_score = 80\n"])
+async def test_a_run_that_stops_as_soon_as_it_may_with_short_answers_takes_no_less_than_the_low_estimate(
+    tmp_path: Path, server: ModelServer, judgment: str, language: str
+) -> None:
+    settings = _settings(tmp_path, server, judgment, language)
+    low = await _low(settings)
+    summary = await Orchestrator(settings, save_db=False).execute(TASK)
+    assert summary.team_results[0].round_number <= 2
+    taken = server.bill.total
+    assert low.calls == taken.requests
+    read = sum(len(message["content"].encode()) for one in server.requests for message in one.body["messages"])
+    assert read / 10 < low.input_tokens * SHORTEST < read, "low, and not idle"
+    assert taken.output_tokens / 3 < low.output_tokens <= taken.output_tokens
