@@ -1,6 +1,7 @@
 """The evaluator: metrics at the same time, weights, judges that see data only, and what cannot be scored."""
 
 import asyncio
+import gc
 import sys
 import threading
 from math import nan
@@ -106,6 +107,21 @@ async def test_metrics_run_at_the_same_time() -> None:
     evaluating.register_custom_metric("LLMPlain", Meeting())
     async with asyncio.timeout(10):
         assert (await evaluating.evaluate(REQUEST)).overall_score == pytest.approx(1)
+
+
+async def test_an_evaluation_may_be_cancelled_before_its_metrics_have_begun() -> None:
+    evaluating = evaluator({"name": "A", "type": "LLMPlain"}, {"name": "B", "type": "LLMPlain"})
+    evaluating.register_custom_metric("LLMPlain", Fixed(70))
+    before = len(asyncio.all_tasks())
+    working = asyncio.create_task(evaluating.evaluate(REQUEST))
+    while len(asyncio.all_tasks()) == before + 1:  # noqa: ASYNC110 a step later they would have begun
+        await asyncio.sleep(0)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    # What was made and never run is told of when it is thrown away, and fails the test.
+    gc.collect()
+    assert len(asyncio.all_tasks()) == before
 
 
 async def test_a_judge_gives_its_reason_before_its_score() -> None:

@@ -318,7 +318,7 @@ async def _all(scoring: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     pydantic-ai takes that at its word the next time it is asked.
     """
     requests = [OnTheirWay() for _ in scoring]
-    tasks = [asyncio.create_task(_followed(each, own)) for each, own in zip(scoring, requests, strict=True)]
+    tasks = [_followed(each, own) for each, own in zip(scoring, requests, strict=True)]
     try:
         return await asyncio.gather(*tasks)
     except Exception:  # not where we are cancelled: then nobody has time for answers
@@ -330,9 +330,9 @@ async def _all(scoring: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _followed(scoring: Coroutine[Any, Any, T], requests: OnTheirWay) -> T:
+def _followed(scoring: Coroutine[Any, Any, T], requests: OnTheirWay) -> asyncio.Task[T]:
     with requests.followed():
-        return await scoring
+        return asyncio.create_task(scoring)
 
 
 async def _answered(task: asyncio.Task[Any], requests: OnTheirWay) -> None:
