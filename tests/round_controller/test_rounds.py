@@ -12,7 +12,7 @@ from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import RoundPromptConfig
 from mixseek.errors import DatabaseWriteError, NoResultError, TeamTimeoutError
 from mixseek.prompt_builder import PlainTextPromptBuilder
-from mixseek.records import MemberSubmission, OrchestratorTask, RoundState
+from mixseek.records import MemberSubmission, MemberSubmissionsRecord, OrchestratorTask, RoundState
 from mixseek.round_controller import RoundController
 from mixseek.round_controller.run import open_run
 from mixseek.storage.aggregation_store import AggregationStore
@@ -490,19 +490,14 @@ class WritesWhenAsked(AggregationStore):
         super().__init__(root)
         self._server = server
 
-    async def save_aggregation(self, *args: Any, **values: Any) -> None:
-        await self._until_asked("judge")
-        await super().save_aggregation(*args, **values)
+    async def save_aggregation(self, execution_id: str, record: MemberSubmissionsRecord, *args: Any, **at: Any) -> None:
+        await until(lambda: len(sent(self._server, "judge")) == record.round_number)
+        await super().save_aggregation(execution_id, record, *args, **at)
 
     async def save_round_status(self, *args: Any, **values: Any) -> None:
-        is_last = args[3] == 2
-        if not is_last:
-            await self._until_asked("leader-alpha")
+        round_number = args[3]
+        await until(lambda: len(sent(self._server, "leader-alpha")) == min(round_number + 1, 2))
         await super().save_round_status(*args, **values)
-
-    async def _until_asked(self, model: str) -> None:
-        before = len(sent(self._server, model))
-        await until(lambda: len(sent(self._server, model)) > before)
 
 
 async def test_no_model_waits_for_the_messages_or_the_verdict_of_a_round_to_be_written(

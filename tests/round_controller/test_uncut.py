@@ -72,7 +72,7 @@ async def test_what_is_written_beside_goes_on_during_the_work_and_is_over_after_
         await goes_on.wait()
         done.append("written")
 
-    async with beside(writing()):
+    async with beside(writing):
         await begun.wait()
         assert done == []
         goes_on.set()
@@ -88,7 +88,7 @@ async def test_whatever_ends_the_work_is_told_when_what_is_beside_it_is_written(
         done.append("written")
 
     with pytest.raises(type(end)):
-        async with beside(writing()):
+        async with beside(writing):
             raise end
     assert done == ["written"]
 
@@ -100,11 +100,11 @@ async def test_what_could_not_be_written_beside_is_raised_unless_the_work_failed
         raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
-        async with beside(writing()):
+        async with beside(writing):
             await asyncio.sleep(0)
     assert caplog.text == ""
     with pytest.raises(ValueError, match="the work failed"):
-        async with beside(writing()):
+        async with beside(writing):
             raise ValueError("the work failed")
     assert "no space left" in caplog.text
 
@@ -113,7 +113,7 @@ async def test_whoever_is_cancelled_twice_does_not_wait_for_what_is_beside() -> 
     before = asyncio.all_tasks()
 
     async def work() -> None:
-        async with beside(_for_ever()):
+        async with beside(_for_ever):
             await asyncio.sleep(0)
 
     working = asyncio.create_task(work())

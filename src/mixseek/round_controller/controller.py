@@ -295,7 +295,7 @@ class RoundController:
         try:
             while await self._goes_on():
                 reach("round.between")
-                async with beside(self._keep_verdict()):
+                async with beside(self._keep_verdict):
                     await self._play(len(self._history) + 1)
         except BudgetExhaustedError as error:
             # The round that was broken off costs nobody a result: the best one before it counts.
@@ -375,7 +375,7 @@ class RoundController:
             reference=self._task.reference,
         )
         try:
-            async with beside(self._keep_history(submitted.history)):
+            async with beside(partial(self._keep_history, submitted.history)):
                 result = await self._evaluated(self._evaluator, request, submitted)
         except (EvaluationError, BudgetExhaustedError) as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)

@@ -127,7 +127,6 @@ class Run:
     """Whether all that models, members and tools say is in the journal, so that nobody has to be made ready."""
     _sequences: Counter[str | None] = field(default_factory=Counter)
     _playing: list[Playing] = field(default_factory=list)
-    _beginning: asyncio.Future[None] | None = None
 
     budget: BudgetSettings | None = None
     """What all teams together may spend."""
@@ -278,16 +277,16 @@ class Run:
             await self.store.__aenter__()
         if self.journal is not None:
             await self.journal.__aenter__()
-        if self.store is not None and not is_first:
+        if self.store is not None and is_first:
+            # With one that is not there nothing is wrong where the journal can be made, so nobody waits for DuckDB,
+            # which takes 50 ms to make it.
+            self.store.begin()
+        elif self.store is not None:
             # A database that cannot be opened is found out before a call is paid for whose result could not be kept.
             await self.store.get_leader_board(limit=0)
         try:
             if self.store is not None:
                 await self._take_place(self.store)
-            if self.store is not None and is_first:
-                # With one that is not there nothing can be wrong where the journal could be made a moment ago, so
-                # nobody waits for DuckDB, which takes 50 ms to make it.
-                self._beginning = asyncio.ensure_future(self.store.begin())
             await self.hub.__aenter__()
         except BaseException:
             await self._let_others_play()
@@ -334,20 +333,13 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.purses.stop()
-        async with beside(self._close_store()), AsyncExitStack() as stack:
+        async with beside(self._close_store), AsyncExitStack() as stack:
             if self.journal is not None:
                 stack.push_async_callback(self.journal.aclose)
             stack.push_async_callback(self._let_others_play)
             await self.hub.__aexit__(kind, error, traceback)
 
     async def _close_store(self) -> None:
-        beginning, self._beginning = self._beginning, None
-        if beginning is not None:
-            beginning.cancel()
-            await asyncio.wait({beginning})
-            if not beginning.cancelled() and (error := beginning.exception()) is not None:
-                # Whoever had something to write has met it, too.
-                logger.debug("the database could not be made: %s", error)
         if self.store is not None and self.owns_store:
             await self.store.close()
 

@@ -31,7 +31,7 @@ from mixseek.records import (
 )
 from mixseek.redaction import Redactor
 from mixseek.storage.database import CannotOpenError, condemn, is_damage
-from mixseek.storage.lease import Begin, Call, Claim, Connection, Worker, Write, worker_for
+from mixseek.storage.lease import Call, Claim, Connection, Worker, Write, worker_for
 from mixseek.storage.places import HeldPlace, claim
 from mixseek.storage.rebuilding import Rebuilt, journal_beside, rebuild_rows
 from mixseek.storage.remedies import is_read_only, remedied
@@ -104,9 +104,9 @@ class AggregationStore:
             self._closed = True
             await self._worker.release()
 
-    async def begin(self) -> None:
-        """Make the file of a workspace that never had one; whatever is asked for meanwhile waits for it."""
-        await self._try(lambda: Begin(lambda _: None, self._lock_wait_seconds))
+    def begin(self) -> None:
+        """Take a file that is not there for one that never was; the first write makes it."""
+        self._worker.is_first = True
 
     async def go_by(self, place: HeldPlace) -> None:
         """Write only while ``place`` is held, and let nobody write any more who held it before."""

@@ -30,7 +30,7 @@ from mixseek.storage.tables import Row, upsert
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named
 from mixseek.storage.turn import Turn
 
-__all__ = ["Begin", "Call", "Claim", "Job", "Look", "Worker", "Write", "worker_for"]
+__all__ = ["Call", "Claim", "Job", "Look", "Worker", "Write", "worker_for"]
 
 logger = logging.getLogger(__name__)
 
@@ -127,10 +127,6 @@ class Look(Call):
     """A read of the file as it is: it makes none, brings none up to date, and needs no right to write it."""
 
 
-class Begin(Call):
-    """Work of the first run in a workspace: a missing file was never there, and is not made from the journal."""
-
-
 class Claim(Call):
     """Makes the results of an execution those of one process: it is looked anew who may write them."""
 
@@ -168,6 +164,8 @@ class Worker:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._turn = Turn(path.with_name(path.name + ".lock"))
+        self.is_first = False
+        """Whether a file that is not there now has never been: then it is not made from a journal."""
         self._start_afresh()
 
     def _start_afresh(self) -> None:
@@ -291,7 +289,8 @@ class Worker:
         if isinstance(job, Look):
             self._look(job)
             return
-        connection = open_database(self.path, is_first=isinstance(job, Begin))
+        connection = open_database(self.path, is_first=self.is_first)
+        self.is_first = False
         try:
             self._sound = True
             self._checked.clear()
