@@ -93,6 +93,29 @@ def test_refusals_of_calls_that_left_together_count_once() -> None:
     assert [pace.refused(10.1, 10.0, None) for _ in range(3)] == [True, False, False]
 
 
+class _Hiccup(RateLimit):
+    """Refuses the first calls, and then none."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__(1000)
+        self._left = refusals
+
+    def seconds_to_wait(self, now: float) -> float:
+        self._left -= 1
+        return 1.0 if self._left >= 0 else 0.0
+
+
+@pytest.mark.parametrize("tells_when", [True, False])
+@pytest.mark.parametrize(("refusals", "seconds"), [(6, 40), (10, 160)])
+def test_refusals_one_after_another_make_the_pause_longer_and_not_the_rate_smaller(
+    refusals: int, seconds: float, tells_when: bool
+) -> None:
+    simulated = _Simulated(_Hiccup(refusals), callers=3, tells_when=tells_when)
+    served, refused = simulated.run(seconds)
+    assert refused == refusals
+    assert served > 42
+
+
 def test_the_rate_does_not_grow_while_nobody_waits() -> None:
     pace = Pace(2.0)
     pace.sent(0.0)

@@ -2,8 +2,9 @@
 
 Nothing is limited until the first refusal. It stops everything for as long as the server asks, and from then on calls
 leave evenly spaced, at first at the rate that was borne so far. While calls wait, each one that is borne makes the rate
-grow, and a refusal takes a tenth to a half of it away. It grows slowly around the rate that was refused last and faster
-far from it, since a limit that moved should be found soon and one that stands should not be run into again and again.
+grow, and a refusal takes a tenth to a half of it away; one that follows another before anything is borne doubles the
+pause instead. The rate grows slowly around the one that was refused last and faster far from it, since a limit that
+moved should be found soon and one that stands should not be run into again and again.
 """
 
 from collections import deque
@@ -37,7 +38,7 @@ class Pace:
         self._borne = _Tally()
         self._cut_at = float("-inf")
         self._to_cut = False
-        self._cuts_in_a_row = 0
+        self._refusals_in_a_row = 0
 
     def free_at(self) -> float:
         """When the next call may leave."""
@@ -53,7 +54,7 @@ class Pace:
 
     def borne(self, *, waited: bool) -> None:
         """A call was not refused; the rate grows only while it holds calls up."""
-        self._cuts_in_a_row = 0
+        self._refusals_in_a_row = 0
         if waited and self.rate is not None and not self._to_cut:
             self.rate *= 1 + self._growth(self.rate)
             self.rate = min(self.rate, self.most or self.rate)
@@ -64,10 +65,12 @@ class Pace:
         # What left before the last refusal was known says nothing about the rate since.
         news = sent_at >= self._cut_at
         if news:
-            self._cuts_in_a_row += 1
-            self._cut_at, self._to_cut = now, True
-        wait = self._own_pause() if retry_after is None else retry_after
-        self._paused_until = max(self._paused_until, now + wait)
+            self._refusals_in_a_row += 1
+            # One right after another does not say that calls come too fast, but that the pause was too short.
+            self._cut_at, self._to_cut = now, self._to_cut or self._refusals_in_a_row == 1
+        is_enough = retry_after is not None and self._refusals_in_a_row <= 1
+        pause = max(retry_after or 0.0, 0.0 if is_enough else self._own_pause())
+        self._paused_until = max(self._paused_until, now + pause)
         return news
 
     def forget_old(self, now: float) -> None:
@@ -88,7 +91,7 @@ class Pace:
 
     def _own_pause(self) -> float:
         base = 1 / (self.rate or _FIRST_RATE)
-        return min(_LONGEST_OWN_PAUSE, base * 2.0 ** (self._cuts_in_a_row - 1))
+        return min(_LONGEST_OWN_PAUSE, base * 2.0 ** (self._refusals_in_a_row - 1))
 
     def _growth(self, rate: float) -> float:
         if self._refused_at_rate is None:
