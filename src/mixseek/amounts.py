@@ -92,13 +92,15 @@ def _digits(cost: float) -> int:
     return 6 if cost < 0.001 else 4 if cost < 10 else _FEWEST_DIGITS
 
 
-def cost_words(cost: float | None) -> str:
-    """A sum of money in a sentence.
+def cost_words(cost: float | None, known: float = 0.0) -> str:
+    """A sum of money in a sentence; of one that is not known, what is ``known`` of it.
 
-    >>> cost_words(0.0021), cost_words(0), cost_words(None)
-    ('0.0021 USD', '0 USD', 'cost not known')
+    >>> cost_words(0.0021), cost_words(0), cost_words(None), cost_words(None, 0.0021)
+    ('0.0021 USD', '0 USD', 'cost not known', 'cost not known, but 0.0021 USD at least')
     """
-    return "cost not known" if cost is None else f"{usd(cost)} USD"
+    if cost is None:
+        return f"cost not known, but {usd(known)} USD at least" if known else "cost not known"
+    return f"{usd(cost)} USD"
 
 
 def tokens_words(usage: _Tokens) -> str:
@@ -106,9 +108,9 @@ def tokens_words(usage: _Tokens) -> str:
     return f"{number(usage.input_tokens)} tokens in, {number(usage.output_tokens)} out"
 
 
-def spent_words(usage: _Usage, cost_usd: float | None, noun: str = "model call") -> str:
+def spent_words(usage: _Usage, cost_usd: float | None, noun: str = "model call", known: float = 0.0) -> str:
     """What something took: ``15 model calls, 1,302 tokens in, 1,267 out, 0.0021 USD``."""
-    return f"{counted(usage.requests, noun)}, {tokens_words(usage)}, {cost_words(cost_usd)}"
+    return f"{counted(usage.requests, noun)}, {tokens_words(usage)}, {cost_words(cost_usd, known)}"
 
 
 def limit_words(limit: str, allowed: float, used: float | None = None) -> str:

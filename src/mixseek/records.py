@@ -48,6 +48,7 @@ __all__ = [
     "TeamStatus",
     "Usage",
     "cost_of",
+    "known_cost",
     "order_standings",
     "seconds_between",
     "standing_key",
@@ -182,6 +183,11 @@ def cost_of(bill: Sequence[ModelUsage]) -> float | None:
     costs = [line.cost_usd for line in bill]
     # Whoever reads the bill later has it in another order: the sum must not depend on it.
     return None if None in costs else fsum(cost for cost in costs if cost is not None)
+
+
+def known_cost(bill: Sequence[ModelUsage]) -> float:
+    """The sum of all lines whose price is known."""
+    return fsum(line.cost_usd or 0.0 for line in bill)
 
 
 class ImprovementJudgment(Record):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mixseek.amounts import usd
 from mixseek.cli import main
 from mixseek.testing import ModelServerProcess, write_workspace
 
@@ -233,3 +234,21 @@ def test_a_model_without_a_price_is_one_line_with_file_key_and_remedy(
         'counts money: give it one in the orchestrator file, [prices."loopback:leader-a"]'
     ) in err
     assert "Traceback" not in err
+
+
+def test_what_is_known_of_a_cost_is_told_although_a_price_is_missing(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(_workspace(tmp_path, server, "max_requests = 90", f'[prices."loopback:leader-a"]\n{PRICE}'))
+    code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", place)
+    assert code == 0
+    _, told, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "-f", "json")
+    bill = json.loads(told)["bill"]
+    known = sum(line["cost_usd"] or 0 for line in bill)
+    assert known > 0
+    assert None in [line["cost_usd"] for line in bill]
+    words = f"cost not known, but {usd(known)} USD at least"
+    assert f" out, {words}, " in out
+    assert f" out, {words}\n" in _run(capsys, "show", "-w", place)[1]
+    assert _run(capsys, "journal", "calls", "-w", place)[1].splitlines()[-1].endswith(f" tokens, {words}")
+    assert f", {words}" in _run(capsys, "export", "last", "-w", place, "-f", "markdown")[1]

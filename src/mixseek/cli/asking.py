@@ -107,9 +107,9 @@ def wait_for(work: Coroutine[Any, Any, T], redactor: Redactor, told: str = _NO_A
         return run_and_leave(work)
 
 
-def bill_words(usage: Usage, cost_usd: float | None, seconds: float) -> str:
+def bill_words(usage: Usage, cost_usd: float | None, seconds: float, known: float = 0.0) -> str:
     """What an answer took, in one line."""
-    return f"{spent_words(usage, cost_usd)}, {seconds:.1f} s"
+    return f"{spent_words(usage, cost_usd, known=known)}, {seconds:.1f} s"
 
 
 def with_bill_last(told: dict[str, Any]) -> dict[str, Any]:

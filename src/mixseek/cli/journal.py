@@ -381,14 +381,15 @@ def _count(tokens: int | None) -> str:
 def _total_line(lines: Sequence[dict[str, Any]]) -> str:
     # As on the bill, which has nothing of a call that broke off.
     costs = [line["cost_usd"] for line in lines if line["requests"] or not line["lost_attempts"]]
-    cost = None if None in costs else sum(costs)
+    known = sum(cost for cost in costs if cost is not None)
+    cost = None if None in costs else known
     spent = number(sum((line["input_tokens"] or 0) + (line["output_tokens"] or 0) for line in lines))
     lost = sum(line["lost_attempts"] for line in lines)
     left_out = f" without {counted(lost, 'attempt')} that broke off or told no usage" if lost else ""
     # Bills count those that gave an answer.
     unanswered = sum(line["outcome"] != "answered" for line in lines)
     without = f" ({unanswered} without an answer)" if unanswered else ""
-    return f"{counted(len(lines), 'call')}{without}, {spent} tokens, {cost_words(cost)}{left_out}"
+    return f"{counted(len(lines), 'call')}{without}, {spent} tokens, {cost_words(cost, known)}{left_out}"
 
 
 def _on_their_way(lines: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -25,7 +25,7 @@ from mixseek.cli.output import (
 from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, state, when
 from mixseek.cli.tables import Column, print_table, terminal_width
 from mixseek.errors import ConfigurationError, would_fail_again
-from mixseek.records import Usage, cost_of
+from mixseek.records import Usage, cost_of, known_cost
 from mixseek.report.reading import LAST
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord, has_ended
 from mixseek.report.summing import by_team_role_and_model, by_team_round_and_role, lost_words
@@ -106,10 +106,11 @@ def _print_head(record: ExecutionRecord, chosen: ExecutionRecord, workspace: Pat
     print_line(f"Execution {record.execution_id}")
     took = "" if record.seconds is None else f", {duration(record.seconds)}"
     print_line(f"{state(record)}, started {when(record.started_at)}{took}")
-    print_line(spent_words(record.usage, record.cost_usd))
+    print_line(spent_words(record.usage, record.cost_usd, known=known_cost(record.bill)))
     if chosen is not record:
         names = " and ".join(team.team_name for team in chosen.teams)
-        print_line(f"of which {names}: {spent_words(chosen.usage, chosen.cost_usd)}")
+        own = spent_words(chosen.usage, chosen.cost_usd, known=known_cost(chosen.bill))
+        print_line(f"of which {names}: {own}")
     if record.can_go_on:
         print_line(_going_on(record, command_to_copy("resume", record.execution_id, workspace)))
     for one in record.attachments:

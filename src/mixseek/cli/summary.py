@@ -10,7 +10,7 @@ from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import Format, command_to_copy, print_json, print_line, print_text, rounded, warn, writes_all
 from mixseek.cli.progress import OVER_ALL_PROCESSES
 from mixseek.errors import would_fail_again
-from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage
+from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage, known_cost
 from mixseek.redaction import Redactor
 from mixseek.report.summing import by_model, by_team_round_and_role, lost_words
 
@@ -80,7 +80,7 @@ def _lines(summary: ExecutionSummary, scores: Scores, *, is_resumed: bool) -> li
     if summary.failed_teams_info:
         lines += ["", "Failed or interrupted" if summary.interrupted else "Failed"]
         lines += [f"  {_named(one.team_name, one.team_id)}: {one.error_message}" for one in summary.failed_teams_info]
-    took = bill_words(summary.usage, summary.cost_usd, summary.total_execution_time_seconds)
+    took = bill_words(summary.usage, summary.cost_usd, summary.total_execution_time_seconds, known_cost(summary.bill))
     took += OVER_ALL_PROCESSES if is_resumed else ""
     bill = _bill_by_round(summary) if _ended_by_budget(summary) else _bill(summary.bill)
     lost = lost_words(summary.lost)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from math import isfinite
 
 from mixseek.amounts import cost_words, counted, number, tokens_words, usd, usd_digits
+from mixseek.records import known_cost
 from mixseek.report.record import ExecutionRecord, MemberCall, RoundRecord, TeamRecord
 from mixseek.report.summing import by_team_role_and_model, lost_words
 
@@ -44,12 +45,12 @@ def render(record: ExecutionRecord) -> str:
 
 
 def _facts(record: ExecutionRecord) -> str:
-    usage = record.usage
+    usage, cost = record.usage, cost_words(record.cost_usd, known_cost(record.bill))
     facts = [
         f"Status: {_words(record.status)}",
         f"Started: {_moment(record.started_at)}",
         f"Time: {_seconds(record.seconds)}",
-        f"Model calls: {number(usage.requests)}, {tokens_words(usage)}, {cost_words(record.cost_usd)}",
+        f"Model calls: {number(usage.requests)}, {tokens_words(usage)}, {cost}",
         *(
             f"Attachment: {_inline(one.name)} ({_inline(one.media_type)}, {counted(one.size, 'byte')})"
             for one in record.attachments
