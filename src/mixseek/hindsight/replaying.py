@@ -398,7 +398,7 @@ class _ReplayJournal(Journal):
     async def record_tool_result(self, result: ToolResult) -> None:
         """Keep nothing."""
 
-    def record_prompt_later(self, prompt: RoundPrompt) -> None:
+    async def record_prompt(self, prompt: RoundPrompt) -> None:
         """Keep nothing."""
 
     async def record_event(self, event: JournalEvent) -> None:

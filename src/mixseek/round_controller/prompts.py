@@ -30,7 +30,7 @@ Ranking = Sequence[dict[str, Any]]
 
 
 class RoundPrompts:
-    """Builds the prompts of a team and of its judgment; each is in the journal before the first answer to it.
+    """Builds the prompts of a team and of its judgment; each is in the journal before it is used.
 
     While ``reuse`` holds, a prompt that the journal has is used again as it was: with another clock, ranking or nonce
     none of the answers to it could be found.
@@ -61,7 +61,7 @@ class RoundPrompts:
             return known
         seen = _Seen(context.store)
         prompt = await self._team.build_team_prompt(context.model_copy(update={"store": seen.source}))
-        self._keep("leader", prompt, context, ranking=seen.ranking)
+        await self._keep("leader", prompt, context, ranking=seen.ranking)
         return prompt
 
     async def judgment_prompt(self, context: RoundPromptContext) -> str:
@@ -70,7 +70,7 @@ class RoundPrompts:
             return known
         seen = _Seen(context.store)
         prompt = await self._own.build_judgment_prompt(context.model_copy(update={"store": seen.source}))
-        self._keep("judgment", prompt, context, ranking=seen.ranking, nonce=self._nonce)
+        await self._keep("judgment", prompt, context, ranking=seen.ranking, nonce=self._nonce)
         return prompt
 
     async def evaluator_prompt(self, request: EvaluationRequest, *, with_reference: bool = False) -> str:
@@ -85,7 +85,7 @@ class RoundPrompts:
                 reference=request.reference if with_reference else None,
             )
         )
-        self._keep(role, prompt, request, nonce=self._nonce)
+        await self._keep(role, prompt, request, nonce=self._nonce)
         return prompt
 
     async def _known(self, role: str, about: RoundPromptContext | EvaluationRequest) -> str | None:
@@ -96,7 +96,7 @@ class RoundPrompts:
         )
         return None if known is None else known.text
 
-    def _keep(
+    async def _keep(
         self,
         role: str,
         prompt: str,
@@ -107,7 +107,7 @@ class RoundPrompts:
     ) -> None:
         if self._journal is None:
             return
-        self._journal.record_prompt_later(
+        await self._journal.record_prompt(
             RoundPrompt(
                 execution_id=about.execution_id or "",
                 team_id=about.team_id or "",

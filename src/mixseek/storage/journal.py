@@ -153,10 +153,6 @@ class Journal:
         """Keep a prompt; of several for one round and role the last one holds."""
         await self._write(partial(self._rows.prompt, prompt))
 
-    def record_prompt_later(self, prompt: RoundPrompt) -> None:
-        """Keep a prompt with the next commit, and so before the answer to it, without waiting for it."""
-        self._write_later(partial(self._rows.prompt, prompt))
-
     async def record_event(self, event: JournalEvent) -> None:
         """Keep an event; a sequence number that was used before is refused."""
         await self._write(partial(self._rows.event, event))
