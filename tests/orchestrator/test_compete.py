@@ -453,6 +453,24 @@ def test_a_metric_may_be_a_class_or_an_object(server: ModelServer, metric: Any, 
     assert metric_names(summary) == [name]
 
 
+@pytest.mark.parametrize("metric", [Length(3), {"name": "Long", "type": Length}])
+@pytest.mark.parametrize("budget", [{"max_tokens": 5_000}, {"max_cost_usd": 0.001}])
+def test_a_small_budget_is_not_asked_to_pay_for_a_judge_where_a_class_of_ones_own_asks_no_model(
+    server: ModelServer, metric: Any, budget: dict[str, Any]
+) -> None:
+    price = {"input_usd_per_million": 0.01, "output_usd_per_million": 0.01}
+    asked = team("a", leader={"model": "loop:leader-a", "max_tokens": 100})
+    given = parts(server, evaluator={"metrics": [metric]}, budget=budget, prices={"loop:leader-a": price})
+    assert mixseek.run("task", [asked], **given).team_results[0].score is not None
+
+
+def test_a_small_budget_is_refused_for_a_judge_of_ones_own(server: ModelServer) -> None:
+    given = parts(server, evaluator={**JUDGED, "metrics": [Kind()]}, budget={"max_tokens": 5_000})
+    with pytest.raises(ConfigurationError, match="5,000 tokens cannot pay for one answer of 'loop:judge'"):
+        mixseek.run("task", [team("a")], **given)
+    assert server.requests == []
+
+
 def test_an_object_stays_as_it_was_given(server: ModelServer) -> None:
     metric = Kind()
     mixseek.run("task", [team("a"), team("b")], **parts(server, evaluator={**JUDGED, "metrics": [metric]}))
