@@ -29,7 +29,7 @@ from mixseek.config.schema import (
     TeamSettings,
 )
 from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
-from mixseek.evaluator.metrics import BaseMetric, LLMJudgeMetric
+from mixseek.evaluator.metrics import BaseMetric, CodeMetric, LLMJudgeMetric, Measured, MetricOptions
 from mixseek.events import Event
 from mixseek.orchestrator import Orchestrator
 from mixseek.orchestrator.compete import Limits, Options
@@ -454,6 +454,19 @@ def test_a_metric_may_be_a_class_or_an_object(server: ModelServer, metric: Any, 
     [entry] = summary.team_results
     assert entry.score == score
     assert metric_names(summary) == [name]
+
+
+class Vowels(CodeMetric[MetricOptions]):
+    """A metric in code that has no options of its own."""
+
+    def measure(self, submission: str, reference: str | None) -> Measured:
+        return Measured(sum(letter in "aeiou" for letter in submission), "vowels")
+
+
+def test_a_metric_in_code_needs_no_options_of_its_own(server: ModelServer) -> None:
+    server.on("leader-a", ["a pear"])
+    given = parts(server, evaluator={"metrics": [{"name": "Vowels", "type": Vowels}]})
+    assert mixseek.run("task", [team("a")], **given).best_score == 3
 
 
 @pytest.mark.parametrize("metric", [Length(3), {"name": "Long", "type": Length}])
