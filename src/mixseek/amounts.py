@@ -1,13 +1,16 @@
 """How amounts are written for people, wherever one is: counts, tokens, money, and what a budget limits."""
 
 import re
+import shlex
 from collections.abc import Iterable
 from decimal import Decimal
+from pathlib import Path
 from typing import Final, Protocol
 
 __all__ = [
     "amount_words",
     "change_words",
+    "command_to_copy",
     "command_to_go_on",
     "cost_words",
     "counted",
@@ -164,6 +167,16 @@ def change_words(reasons: Iterable[str]) -> str | None:
     reasons = list(reasons)
     wrong = dict.fromkeys(found[1] for reason in reasons if (found := _MISTAKE.match(reason)))
     return f"with {', '.join(wrong)} mended" if wrong else larger_limit_words(reasons)
+
+
+def command_to_copy(verb: str, execution_id: str, workspace: Path | str | None, *options: str) -> str:
+    """A command about an execution, with the workspace as it was given.
+
+    >>> command_to_copy("show", "3f2a", "my place", "--rounds")
+    "mixseek show 3f2a --rounds -w 'my place'"
+    """
+    place = [] if workspace is None else ["-w", str(workspace)]
+    return shlex.join(["mixseek", verb, execution_id, *options, *place])
 
 
 def command_to_go_on(resume: str, reasons: Iterable[str]) -> str:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mixseek.cli.live import showing
+from mixseek.events import TeamFailed
 from mixseek.testing import ModelServerProcess, write_workspace
 from tests.terminals import Terminal
 
@@ -74,3 +76,10 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(
         assert terminal.wait() == 0
     assert b"\x1b" not in terminal.raw
     assert "a: round 1 finished, score " in terminal.text()
+
+
+def test_a_reason_is_whole_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    reason = f"{'long ' * 100}(max_cost_usd of [budget])"
+    with showing() as progress:
+        progress(TeamFailed(execution_id="e", team_id="a", team_name="A", reason=reason))
+    assert capsys.readouterr().err == f"a: failed: {reason}\n"

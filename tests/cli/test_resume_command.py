@@ -146,4 +146,4 @@ def test_resuming_is_offered_with_the_workspace_that_was_given(tmp_path: Path) -
     assert last_line.startswith("mixseek resume ")
     assert f"{last_line} lets the teams go on that failed" in mixseek(arena, "show", "last").stdout
     assert last_line.endswith(f"-w {tmp_path}")
-    assert "lets them go on" in mixseek(arena, "resume").stderr
+    assert f"{last_line} lets them go on" in mixseek(arena, "resume").stderr

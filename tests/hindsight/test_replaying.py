@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import sqlite3
 import time
@@ -140,7 +141,8 @@ def test_what_did_not_end_is_not_replayed(once: tuple[Path, str], tmp_path: Path
     with sqlite3.connect(root / "journal.db") as db:
         db.execute("DELETE FROM events WHERE kind = 'RunFinished'")
     db.close()
-    with pytest.raises(ConfigurationError, match="did not come to its end: mixseek resume goes on with it"):
+    resume = re.escape(f"mixseek resume {once[1]} -w {root}")
+    with pytest.raises(ConfigurationError, match=f"did not come to its end: {resume} goes on with it"):
         asyncio.run(replay(once[1], root))
     with pytest.raises(ConfigurationError, match="the journal knows nothing of execution 'nobody'"):
         asyncio.run(replay("nobody", root))

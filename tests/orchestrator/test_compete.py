@@ -29,7 +29,7 @@ from mixseek.config.schema import (
     TeamSettings,
 )
 from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
-from mixseek.evaluator.metrics import BaseMetric, LLMJudgeMetric
+from mixseek.evaluator.metrics import BaseMetric, CodeMetric, LLMJudgeMetric, Measured, MetricOptions
 from mixseek.events import Event
 from mixseek.orchestrator import Orchestrator
 from mixseek.orchestrator.compete import Limits, Options
@@ -223,6 +223,9 @@ def test_what_is_given_wins_over_the_environment_which_fills_in_the_rest(
         ([team("a", leader={"model": "anthropic:claude-haiku-4-5"})], {}, "ANTHROPIC_API_KEY"),
         ([team("a", answer_schema={"type": "objekt"})], {}, "teams[0]: answer_schema: is no JSON schema"),
         ([team("a")], {"max_round": 2}, 'arguments: max_round: unknown key; did you mean "max_rounds"?'),
+        ([team("a")], {"budgett": {}}, 'arguments: budgett: unknown key; did you mean "budget"?'),
+        ([team("a")], {"evalutor": {}}, 'arguments: evalutor: unknown key; did you mean "evaluator"?'),
+        ([team("a")], {"max_requests": 3}, "arguments: max_requests: unknown key here: it belongs into [budget]"),
         ([team("a")], {"max_rounds": 11}, "arguments: max_rounds: "),
         ([team("a")], {"evaluator": {"default_modle": "x"}}, "evaluator: default_modle: unknown key"),
         ([team("a")], {"judgment": {"model": "judge"}}, "judgment: model: 'judge' does not name a model"),
@@ -451,6 +454,37 @@ def test_a_metric_may_be_a_class_or_an_object(server: ModelServer, metric: Any, 
     [entry] = summary.team_results
     assert entry.score == score
     assert metric_names(summary) == [name]
+
+
+class Vowels(CodeMetric[MetricOptions]):
+    """A metric in code that has no options of its own."""
+
+    def measure(self, submission: str, reference: str | None) -> Measured:
+        return Measured(sum(letter in "aeiou" for letter in submission), "vowels")
+
+
+def test_a_metric_in_code_needs_no_options_of_its_own(server: ModelServer) -> None:
+    server.on("leader-a", ["a pear"])
+    given = parts(server, evaluator={"metrics": [{"name": "Vowels", "type": Vowels}]})
+    assert mixseek.run("task", [team("a")], **given).best_score == 3
+
+
+@pytest.mark.parametrize("metric", [Length(3), {"name": "Long", "type": Length}])
+@pytest.mark.parametrize("budget", [{"max_tokens": 5_000}, {"max_cost_usd": 0.001}])
+def test_a_small_budget_is_not_asked_to_pay_for_a_judge_where_a_class_of_ones_own_asks_no_model(
+    server: ModelServer, metric: Any, budget: dict[str, Any]
+) -> None:
+    price = {"input_usd_per_million": 0.01, "output_usd_per_million": 0.01}
+    asked = team("a", leader={"model": "loop:leader-a", "max_tokens": 100})
+    given = parts(server, evaluator={"metrics": [metric]}, budget=budget, prices={"loop:leader-a": price})
+    assert mixseek.run("task", [asked], **given).team_results[0].score is not None
+
+
+def test_a_small_budget_is_refused_for_a_judge_of_ones_own(server: ModelServer) -> None:
+    given = parts(server, evaluator={**JUDGED, "metrics": [Kind()]}, budget={"max_tokens": 5_000})
+    with pytest.raises(ConfigurationError, match="5,000 tokens cannot pay for one answer of 'loop:judge'"):
+        mixseek.run("task", [team("a")], **given)
+    assert server.requests == []
 
 
 def test_an_object_stays_as_it_was_given(server: ModelServer) -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -28,7 +27,6 @@ __all__ = [
     "asks_for_json",
     "clean",
     "clean_text",
-    "command_to_copy",
     "error_as_json",
     "json_text",
     "open_closed_streams",
@@ -161,12 +159,6 @@ def rounded(value: Any) -> Any:
         case list():
             return [rounded(item) for item in value]
     return value
-
-
-def command_to_copy(verb: str, execution_id: str, workspace: Path | str | None, *options: str) -> str:
-    """A command about an execution, with the workspace as it was given."""
-    place = [] if workspace is None else ["-w", str(workspace)]
-    return shlex.join(["mixseek", verb, execution_id, *options, *place])
 
 
 def print_document(text: str) -> None:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mixseek.amounts import cost_words, counted, number, usd
-from mixseek.config.checks import type_of_metric
+from mixseek.config.checks import is_known_judge, type_of_metric
 from mixseek.config.manager import RunSettings
 from mixseek.config.schema import EvaluatorSettings, TeamSettings
 from mixseek.embedded import FETCHABLE, PREFIX, is_fetched
-from mixseek.metrics import CODE_METRICS
 
 if TYPE_CHECKING:
     from mixseek.orchestrator.estimate import Estimate
@@ -178,15 +177,19 @@ def _team(team: TeamSettings) -> _TeamPlan:
 
 def _metrics(evaluator: EvaluatorSettings) -> tuple[_Asked, ...]:
     default = evaluator.llm_default.model or evaluator.default_model
-    unknown = {*evaluator.custom_metrics, *CODE_METRICS}
-    kinds = [(one, type_of_metric(one, evaluator)) for one in evaluator.metrics]
-    return tuple(_Asked(one.name, kind, one.model or (None if kind in unknown else default)) for one, kind in kinds)
+    return tuple(
+        _Asked(
+            one.name,
+            type_of_metric(one, evaluator),
+            one.model or (default if is_known_judge(one, evaluator) else None),
+        )
+        for one in evaluator.metrics
+    )
 
 
 def _judges(evaluator: EvaluatorSettings) -> int:
     """How many metrics are known to ask a model."""
-    in_code = {*evaluator.custom_metrics, *CODE_METRICS}
-    return sum(type_of_metric(metric, evaluator) not in in_code for metric in evaluator.metrics)
+    return sum(is_known_judge(metric, evaluator) for metric in evaluator.metrics)
 
 
 def _calls(settings: RunSettings, team: TeamSettings) -> int:

@@ -51,7 +51,7 @@ class Progress:
         if self._also is not None:
             self._also(event)
         self._keep(event)
-        words = words_of(event)
+        words = words_of(event, longest_reason=None)
         if words and self.is_resumed and isinstance(event, RunFinished):
             words += OVER_ALL_PROCESSES
         if words:
@@ -69,8 +69,13 @@ class Progress:
                 self.scores.setdefault(event.entry.team_id, {})[event.entry.round_number] = event.entry.score
 
 
-def words_of(event: Event) -> str | None:  # noqa: C901  # a table, one line for each kind
-    """One line about an event, without the team's name; None if there is nothing in it to tell."""
+def words_of(  # noqa: C901  # a table, one line for each kind
+    event: Event, *, longest_reason: int | None = _LONGEST_REASON
+) -> str | None:
+    """One line about an event, without the team's name; None if there is nothing in it to tell.
+
+    Reasons are cut for a terminal; with None for ``longest_reason`` they are whole, as a file or a pipe has them.
+    """
     match event:
         case RunResumed():
             return f"execution {event.execution_id} goes on: {_task(event)}; finished so far: {_done(event)}"
@@ -84,17 +89,17 @@ def words_of(event: Event) -> str | None:  # noqa: C901  # a table, one line for
                 return f"tries again, retry {event.retry}"
             return f"{'started' if event.attempt == 1 else 'goes on'} ({event.team_name})"
         case MemberFinished() | ToolFinished():
-            return _words_of_member(event)
+            return _words_of_member(event, longest_reason)
         case RoundFinished():
             return f"round {event.entry.round_number} finished, {_score(event.entry.score)}"
         case RoundFailed():
-            return f"round {event.entry.round_number} failed: {_short(event.reason)}"
+            return f"round {event.entry.round_number} failed: {_short(event.reason, longest_reason)}"
         case RoundJudged():
             verdict = "goes on" if event.exit_reason is None else f"stops ({event.exit_reason})"
-            return f"{verdict} after round {event.round_number}: {_short(event.judgment.reasoning)}"
+            return f"{verdict} after round {event.round_number}: {_short(event.judgment.reasoning, longest_reason)}"
         case TeamFailed():
             kept = "" if event.best is None else f"; its best finished round counts, {_score(event.best.score)}"
-            return f"failed: {_short(event.reason)}{kept}"
+            return f"failed: {_short(event.reason, longest_reason)}{kept}"
         case TeamFinished():
             return f"finished, {_score(event.best.score)} in round {event.best.round_number}, {event.words}"
         case BudgetLow():
@@ -113,13 +118,14 @@ def _done(event: RunResumed) -> str:
     return f"{len(event.finished)} of {counted(teams, 'team')}, {counted(rounds, 'round')}"
 
 
-def _words_of_member(event: MemberFinished | ToolFinished) -> str | None:
+def _words_of_member(event: MemberFinished | ToolFinished, longest_reason: int | None) -> str | None:
     """Only what failed: all else of a member's work is for the journal."""
     match event:
         case MemberFinished(submission=submission) if submission.status == "ERROR":
-            return f"member {submission.agent_name} failed: {_short(submission.error_message or 'no reason given')}"
+            reason = submission.error_message or "no reason given"
+            return f"member {submission.agent_name} failed: {_short(reason, longest_reason)}"
         case ToolFinished(error=str(error)):
-            return f"tool {event.tool} of member {event.agent_name} failed: {_short(error)}"
+            return f"tool {event.tool} of member {event.agent_name} failed: {_short(error, longest_reason)}"
     return None
 
 
@@ -127,6 +133,6 @@ def _score(score: float | None) -> str:
     return "unscored" if score is None else f"score {score:.2f}"
 
 
-def _short(text: str, longest: int = _LONGEST_REASON) -> str:
+def _short(text: str, longest: int | None) -> str:
     words = " ".join(text.split())
-    return words if len(words) <= longest else f"{words[: longest - 3]}..."
+    return words if longest is None or len(words) <= longest else f"{words[: longest - 3]}..."

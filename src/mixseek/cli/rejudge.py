@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mixseek.amounts import counted
+from mixseek.amounts import command_to_copy, counted
 from mixseek.cli.asking import bill_words, judges_of, score_words, wait_for
 from mixseek.cli.inputs import ReferenceOption, find_config, reference_text
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
@@ -14,7 +14,6 @@ from mixseek.cli.output import (
     Format,
     FormatOption,
     WorkspaceOption,
-    command_to_copy,
     print_json,
     print_line,
     rounded,

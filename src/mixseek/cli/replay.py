@@ -59,7 +59,7 @@ def replay(
 
     from mixseek.hindsight.replaying import replay as play_again  # loads model code
 
-    told = wait_for(play_again(execution_id, place.workspace, config=config), place.redactor)
+    told = wait_for(play_again(execution_id, workspace, config=config), place.redactor)
     if output is Format.JSON:
         print_json(place.redactor.value(as_json(told)))
     else:

@@ -86,7 +86,7 @@ def resume_execution(
     """Go on with the execution that is meant, print what came of it, and leave."""
     place = locate_workspace(given.workspace)
     start_logging(place, ConfigurationManager(place).redactor, logs)
-    execution_id, begun = asyncio.run(_meant(place, execution))
+    execution_id, begun = asyncio.run(_meant(place, execution, given.workspace))
     manager = ConfigurationManager(place, overrides={"orchestrator": begun.overrides})
     settings = manager.load_run_settings(_file(begun, place), for_a_run=True)
     redactor = redactor_of(manager.environ, settings.providers)
@@ -97,13 +97,13 @@ def resume_execution(
     leave_with(played, wanted, redactor)
 
 
-async def _meant(place: Workspace, execution: str | None) -> tuple[str, RunStarted]:
+async def _meant(place: Workspace, execution: str | None, given: Path | None) -> tuple[str, RunStarted]:
     # Stores are loaded when one is looked into: the help of exec needs none.
     from mixseek.report.reading import find_execution, find_unfinished
     from mixseek.storage.beginning import read_beginning
     from mixseek.storage.journal import Journal
 
-    execution_id = await (find_unfinished(place) if execution is None else find_execution(place, execution))
+    execution_id = await (find_unfinished(place, given) if execution is None else find_execution(place, execution))
     async with Journal(place.journal) as journal:
         begun = await read_beginning(journal, execution_id)
     if begun is None:

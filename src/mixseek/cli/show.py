@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from mixseek.amounts import command_to_go_on, counted, number, spent_words, usd, usd_digits
+from mixseek.amounts import command_to_copy, command_to_go_on, counted, number, spent_words, usd, usd_digits
 from mixseek.cli.board import print_board
 from mixseek.cli.chart import in_ascii, score_chart
 from mixseek.cli.output import (
     Format,
     FormatOption,
     WorkspaceOption,
-    command_to_copy,
     print_json,
     print_line,
     print_text,

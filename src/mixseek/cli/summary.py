@@ -4,10 +4,10 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 
-from mixseek.amounts import change_words, limit_in, spent_words
+from mixseek.amounts import change_words, command_to_copy, limit_in, spent_words
 from mixseek.cli.asking import bill_words
 from mixseek.cli.chart import in_ascii, score_chart
-from mixseek.cli.output import Format, command_to_copy, print_json, print_line, print_text, rounded, warn, writes_all
+from mixseek.cli.output import Format, print_json, print_line, print_text, rounded, warn, writes_all
 from mixseek.cli.progress import OVER_ALL_PROCESSES
 from mixseek.errors import would_fail_again
 from mixseek.records import ExecutionSummary, LeaderBoardEntry, ModelUsage, known_cost

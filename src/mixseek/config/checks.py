@@ -47,6 +47,7 @@ __all__ = [
     "check",
     "check_clock",
     "check_prompt_templates",
+    "is_known_judge",
     "metrics_that_need_a_reference",
     "missing_sandboxes",
     "needs_reference",
@@ -93,6 +94,14 @@ def type_of_metric(metric: MetricSettings, settings: EvaluatorSettings) -> str:
     given = metric.type if "type" in metric.model_fields_set else None
     instructed = bool(metric.system_instruction)
     return metric_type(metric.name, given, instructed=instructed, custom=settings.custom_metrics)
+
+
+def is_known_judge(metric: MetricSettings, settings: EvaluatorSettings) -> bool:
+    """Whether a metric asks a model; of a class that a file names, which is not loaded for that, it is not known."""
+    kind = type_of_metric(metric, settings)
+    if kind in settings.custom_metrics:
+        return False
+    return kind in JUDGES or hasattr(plugins.metrics.get(kind), "get_instruction")
 
 
 def options_model(metric: type) -> type[MetricOptions] | None:

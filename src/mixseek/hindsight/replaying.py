@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 from pydantic import JsonValue
 
 from mixseek import errors, plugins
+from mixseek.amounts import command_to_copy
 from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
 from mixseek.config.schema import ProvidersSettings
 from mixseek.errors import BudgetExhaustedError, ConfigurationError, ModelError, Problem, RunError
@@ -107,7 +108,8 @@ async def replay(
     place = manager.workspace
     journal = _ReplayJournal(place.journal, redactor=redactor_of(manager.environ, manager.get_providers_settings()))
     async with journal:
-        record = await _recorded(journal, execution_id)
+        given = workspace.root if isinstance(workspace, Workspace) else workspace
+        record = await _recorded(journal, execution_id, command_to_copy("resume", execution_id, given))
         await journal.load(execution_id, record)
         configured = await asyncio.to_thread(_settings, manager, record, config)
         answers, heard = _Answers(journal, record), _Heard()
@@ -255,7 +257,7 @@ class _Recorded:
         return self.finished_in.get((team_id, rounds), 1)
 
 
-async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
+async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Recorded:
     if (pruned_at := await journal.pruned_at(execution_id)) is not None:
         raise ConfigurationError(
             f"execution {execution_id!r} was pruned on {pruned_at:%Y-%m-%d}: "
@@ -268,7 +270,7 @@ async def _recorded(journal: Journal, execution_id: str) -> _Recorded:
     if not begun:
         raise ConfigurationError(f"the journal knows nothing of execution {execution_id!r}, so it cannot be replayed")
     if [event.kind for event in events if event in (*begun, *finished)][-1] != "RunFinished":
-        raise ConfigurationError(f"execution {execution_id!r} did not come to its end: mixseek resume goes on with it")
+        raise ConfigurationError(f"execution {execution_id!r} did not come to its end: {resume} goes on with it")
     beginnings = [_begun(event) for event in begun]
     started = beginnings[-1]
     rounds = [event for event in events if event.kind in ("RoundFinished", "RoundFailed")]

@@ -5,9 +5,11 @@ Where it is clear what was meant it is taken as such: one listener stands for a 
 
 import inspect
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.manager import RunSettings
 from mixseek.config.reading import checked_seconds, checked_text
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
@@ -22,6 +24,7 @@ __all__ = [
     "checked_backoff",
     "checked_hook",
     "checked_id",
+    "checked_limits",
     "checked_listeners",
     "checked_reference",
     "checked_settings",
@@ -35,6 +38,22 @@ def checked_settings(given: Any) -> OrchestratorSettings | RunSettings:
     if isinstance(given, OrchestratorSettings | RunSettings):
         return given
     raise _wrong("settings", "OrchestratorSettings, as load_orchestrator_settings(file, workspace) gives them", given)
+
+
+def checked_limits(given: Mapping[str, Any], others: Iterable[str]) -> Mapping[str, Any]:
+    """The settings of an orchestrator file; one that is another argument misspelt is told, all else as in a file."""
+    # A file has these in tables or files of their own, so that its checks do not think of them.
+    elsewhere = {*others, *ORCHESTRATOR.outside}
+    known = {*elsewhere, *OrchestratorSettings.model_fields}
+    near = {name: get_close_matches(name, known, n=1) for name in given if name not in known}
+    problems = [
+        Problem(f'unknown key; did you mean "{found[0]}"?', "arguments", name)
+        for name, found in near.items()
+        if found and found[0] in elsewhere
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+    return given
 
 
 def checked_listeners(given: Any) -> tuple[Listener, ...]:

@@ -31,7 +31,7 @@ from mixseek.config.schema import (
 )
 from mixseek.events import Listener
 from mixseek.llm import Backoff
-from mixseek.orchestrator.arguments import listed_teams
+from mixseek.orchestrator.arguments import checked_limits, listed_teams
 from mixseek.orchestrator.orchestrator import Orchestrator
 from mixseek.orchestrator.own_parts import lending
 from mixseek.records import Attachment, ExecutionSummary
@@ -115,9 +115,10 @@ async def arun(
     are stored there; without one no file is looked for, nothing is written, and paths start at the current directory.
     Everything is checked before a model is called; mistakes are a :class:`~mixseek.errors.ConfigurationError`.
     """
+    given_limits = checked_limits(limits, Options.__annotations__.keys() - Limits.__annotations__.keys())
     place = Workspace.bare() if workspace is None else Workspace.locate(workspace)
     with lending(Given(listed_teams(teams), evaluator, judgment, prompt_builder, providers)) as given:
-        settings = await asyncio.to_thread(ConfigurationManager(place, given=given).assemble, limits)
+        settings = await asyncio.to_thread(ConfigurationManager(place, given=given).assemble, given_limits)
         orchestrator = Orchestrator(
             settings,
             save_db=workspace is not None,

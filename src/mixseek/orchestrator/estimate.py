@@ -12,14 +12,13 @@ from typing import Any, Final, NamedTuple
 from mixseek.agents.member import MemberAgentFactory
 from mixseek.agents.member.plain import PlainMemberAgent
 from mixseek.amounts import amount_words, counted, limit_words
-from mixseek.config.checks import type_of_metric
+from mixseek.config.checks import is_known_judge
 from mixseek.config.manager import RunSettings, problems_within
 from mixseek.config.schema import BudgetSettings, EvaluatorSettings, MemberAgentConfig, MetricSettings, TeamSettings
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.llm import ModelHub
 from mixseek.llm.providers_tools import PROVIDERS_TOOL_TOKENS, has_tool
 from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
-from mixseek.metrics import CODE_METRICS
 from mixseek.records import AgentType
 
 __all__ = ["Course", "Estimate", "Taken", "estimate", "estimate_judging", "first_round", "unpayable_judges"]
@@ -319,9 +318,8 @@ def _words_of_tools(settings: RunSettings, hub: ModelHub) -> Iterator[str]:
 
 
 def _judges(evaluator: EvaluatorSettings, read: int, course: Course) -> Iterator[_Asked]:
-    in_code = {*evaluator.custom_metrics, *CODE_METRICS}
     for metric in evaluator.metrics:
-        if type_of_metric(metric, evaluator) not in in_code:
+        if is_known_judge(metric, evaluator):
             yield _judge(evaluator, metric, read, course)
 
 

@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from mixseek.amounts import command_to_go_on
+from mixseek.amounts import command_to_copy, command_to_go_on
 from mixseek.errors import ConfigurationError, NotResumableError, StorageError, would_fail_again
 from mixseek.records import (
     LAST,
@@ -92,8 +93,11 @@ async def find_execution(workspace: Workspace, wanted: str) -> str:
     return meant[0]
 
 
-async def find_unfinished(workspace: Workspace) -> str:
-    """The id of the newest execution that did not come to its end and that nobody plays, if possible with a file."""
+async def find_unfinished(workspace: Workspace, given: Path | None = None) -> str:
+    """The id of the newest execution that did not come to its end and that nobody plays, if possible with a file.
+
+    ``given`` is the workspace as the command line names it, for the command that is told where there is none.
+    """
     lines = await list_executions(workspace)
     if not lines:
         raise NotResumableError(nothing_played(workspace))
@@ -103,12 +107,14 @@ async def find_unfinished(workspace: Workspace) -> str:
             return line.execution_id
     named = [line for line in lines if not line.names_no_file]
     failed = [line.execution_id for line in named if line.status in ("partial_failure", "failed")]
-    able = await _first_that_can_go_on(workspace, failed)
+    able = await _first_that_can_go_on(workspace, failed, given)
     more = ": mixseek history lists them" if able is None else f"; teams of {able[0]} failed, {able[1]} lets them go on"
     raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")
 
 
-async def _first_that_can_go_on(workspace: Workspace, execution_ids: Sequence[str]) -> tuple[str, str] | None:
+async def _first_that_can_go_on(
+    workspace: Workspace, execution_ids: Sequence[str], given: Path | None
+) -> tuple[str, str] | None:
     """The first of them whose calls were not pruned, and with a team that may fare better; and how it goes on."""
     async with Journal(workspace.journal) as journal:
         for each in execution_ids:
@@ -116,7 +122,7 @@ async def _first_that_can_go_on(workspace: Workspace, execution_ids: Sequence[st
             reasons = [reason for reason in kept.failures.values() if not would_fail_again(reason)]
             may_fare_better = reasons or not kept.failures
             if may_fare_better and await _if_readable(journal.pruned_at(each), None) is None:
-                return each, command_to_go_on(f"mixseek resume {each}", reasons)
+                return each, command_to_go_on(command_to_copy("resume", each, given), reasons)
     return None
 
 

@@ -89,7 +89,7 @@ Opt = TypeVar("Opt", bound=MetricOptions)
 
 
 class CodeMetric(BaseMetric, Generic[Opt]):
-    """A metric that is computed in code: a subclass has ``Options`` and measures, and asks nobody.
+    """A metric that is computed in code: a subclass measures, by ``Options`` if it has some, and asks nobody.
 
     class Questions(CodeMetric["Questions.Options"]):
         class Options(MetricOptions):
@@ -105,7 +105,8 @@ class CodeMetric(BaseMetric, Generic[Opt]):
     """Whether even a short submission may take long, as with patterns: it is then always measured in a thread."""
 
     def __init__(self, options: Opt | None = None) -> None:
-        self.options = options or cast("Opt", self.Options())
+        # A metric that takes no options need not offer a model of them.
+        self.options = options or cast("Opt", getattr(self, "Options", MetricOptions)())
 
     @abstractmethod
     def measure(self, submission: str, reference: str | None) -> Measured:
