@@ -105,6 +105,8 @@ def _killed_run(root: Path, server: ModelServerProcess, scenario: Scenario) -> i
         child = _start(root, stack, "killed", "mixseek", "exec", "the killed one", *_WHERE)
         half = scenario.teams * scenario.rounds * 2
         _wait_until(lambda: server.bill.total.answered >= half or child.process.poll() is not None)
+        # A shell that came before the file would make one of its own.
+        _wait_until(lambda: (root / "mixseek.db").exists() or child.process.poll() is not None)
         child.process.kill()
         child.process.wait()
     _wait_until(lambda: server.bill.total.waiting == 0)

@@ -13,7 +13,7 @@ def test_full_read_only_and_broken_disks_lose_nothing_and_are_named(capfd: pytes
         "read-only, pwrite /.journal.db.*, 70",
         "read-only, fdatasync /mixseek.db.wal, 4",
         "broken from, fdatasync /journal.db-wal, 20",
-        "no space, ftruncate /mixseek.db.lock, 2",
+        "no space, ftruncate /mixseek.db.lock, 1",
         "read-only, fdatasync /mixseek.db.wal, 7",
         "read-only, fdatasync /mixseek.db, 2",
         "read-only, reopen /journal.db, 2",
