@@ -164,6 +164,9 @@ class Gate:
         name = passage.model.partition(":")[2]
         named = len(name) >= _SHORTEST_NAME and name in str(refusal.args[0])
         alone = row.length >= _REFUSALS_OF_A_MODEL and self._served > row.served_others
+        if alone and passage.model not in self._models:
+            # The refusals before were taken for the account's.
+            self._account.pace.forget()
         return named or alone or (refusal.retry_after or 0) > _LONGEST_OF_AN_ACCOUNT
 
 

@@ -78,6 +78,11 @@ class Pace:
         if self.rate is not None and self.most is None and now - self._cut_at > _FORGOTTEN_AFTER_SECONDS:
             self.rate = None
 
+    def forget(self) -> None:
+        """Be as at first: what was refused was not for coming too fast here."""
+        self.rate = self.most
+        self._to_cut = False
+
     def _cut(self, now: float) -> None:
         # Only now, after the pause: by this time the others that left too early have been refused as well.
         borne, self._to_cut = self._borne.rate(now), False
