@@ -35,7 +35,7 @@ CRASH_POINTS: Final[Mapping[str, str]] = {
     "results.after_commit": "rows are in `mixseek.db`, and those who wait for them have not heard of it",
     "round.submitted": "a team's submission is made and not scored",
     "round.scored": "a submission is scored, and the round is not kept",
-    "round.kept": "a round is in `mixseek.db` and not in the journal",
+    "round.kept": "a round is over and not in the journal; in `mixseek.db` it is only where a hook is called",
     "round.between": "a team's next round is decided on and not begun; `:1` is before its first",
     "team.before_end": "a team's best round is marked as its final one, and the end of the team is not in the journal",
     "summary.before_save": "all teams have ended, and the summary is not kept",

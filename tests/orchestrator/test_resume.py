@@ -157,19 +157,22 @@ async def test_what_was_told_and_not_written_is_written_when_the_run_goes_on(
 
     await begun(arena, listeners=[break_judges])
     told = [arena.rows(table) for table in ("round_status", "round_history", "model_usage")]
+    board = arena.rows("leader_board", "round_number = 1")
     with duckdb.connect(str(tmp_path / "mixseek.db")) as connection:
         # As if the process had been killed just before it wrote them.
-        connection.execute("UPDATE round_status SET should_continue = NULL, reasoning = NULL WHERE round_number = 1")
-        connection.execute("DELETE FROM model_usage WHERE role = 'judgment'")
+        connection.execute("DELETE FROM leader_board WHERE round_number = 1")
+        connection.execute("DELETE FROM round_status WHERE round_number = 1")
+        connection.execute("DELETE FROM model_usage WHERE round_number = 1")
         connection.execute("DELETE FROM round_history WHERE round_number = 2")
     scripted.clear_faults()
     await resumed(arena)
     status, history, usage = (arena.rows(table) for table in ("round_status", "round_history", "model_usage"))
     assert _without_id(status[0]) == _without_id(told[0][0])
+    resumed_board = arena.rows("leader_board", "round_number = 1")
+    unmarked = {"final_submission": False, "exit_reason": None, "updated_at": board[0]["created_at"]}
+    assert [_without_id(row) for row in resumed_board] == [{**_without_id(row), **unmarked} for row in board]
     assert [_without_id(row) for row in history] == [_without_id(row) for row in told[1]]
-    assert [row for row in told[2] if row["role"] == "judgment"] == [
-        row for row in usage if row["role"] == "judgment" and row["round_number"] == 1
-    ]
+    assert [row for row in told[2] if row["round_number"] == 1] == [row for row in usage if row["round_number"] == 1]
 
 
 def _without_id(row: dict[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from mixseek.config.manager import ConfigurationManager
 from mixseek.config.schema import RoundPromptConfig
 from mixseek.errors import DatabaseWriteError, NoResultError, TeamTimeoutError
 from mixseek.prompt_builder import PlainTextPromptBuilder
-from mixseek.records import MemberSubmission, MemberSubmissionsRecord, OrchestratorTask, RoundState
-from mixseek.round_controller import RoundController
+from mixseek.records import LeaderBoardEntry, MemberSubmission, MemberSubmissionsRecord, OrchestratorTask, RoundState
+from mixseek.round_controller import OnRoundCompleteCallback, RoundController
 from mixseek.round_controller.run import open_run
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.testing import ModelCall, ModelServer, ToolCall
 from mixseek.workspace import Workspace
-from soak.arena import TASK, Arena, Played, Team, at_once, round_of
+from soak.arena import GO_ON, TASK, Arena, Played, Team, at_once, round_of
 from tests.waiting import until
 
 
@@ -302,6 +302,8 @@ async def controller_in(
     *,
     store: AggregationStore | None = None,
     prompting: Mapping[str, Any] | None = None,
+    hook: OnRoundCompleteCallback | None = None,
+    is_new: bool = False,
     **limits: Any,
 ) -> AsyncIterator[RoundController]:
     arena = Arena(tmp_path, server.base_url, [Team("alpha", members=0)])
@@ -311,7 +313,9 @@ async def controller_in(
     given = {"timeout_seconds": 60, "max_rounds": 2, **limits}
     task = OrchestratorTask(user_prompt=TASK, team_configs=[team], **given)
     providers = manager.get_providers_settings()
-    opened = open_run(task.execution_id, Workspace(tmp_path), store=store, providers=providers, backoff=at_once)
+    opened = open_run(
+        task.execution_id, Workspace(tmp_path), store=store, providers=providers, is_new=is_new, backoff=at_once
+    )
     async with opened as run:
         yield RoundController(
             team,
@@ -320,6 +324,7 @@ async def controller_in(
             manager.get_evaluator_settings(),
             manager.get_judgment_settings(),
             manager.get_prompt_builder_settings(),
+            on_round_complete=hook,
             run=run,
             **(prompting or {}),
         )
@@ -508,6 +513,102 @@ async def test_no_model_waits_for_the_messages_or_the_verdict_of_a_round_to_be_w
         best = await controller.run_round(TASK, 60)
         history = [await store.load_round_history(best.execution_id, "alpha", number) for number in (1, 2)]
     assert None not in history
+
+
+class RoundsWhenJudged(AggregationStore):
+    """A store that writes a round when the judgment was asked about it."""
+
+    def __init__(self, root: Path, server: ModelServer) -> None:
+        super().__init__(root)
+        self._server = server
+
+    async def save_round(self, entry: LeaderBoardEntry, **values: Any) -> None:
+        await until(lambda: len(sent(self._server, "judgment")) >= entry.round_number)
+        await super().save_round(entry, **values)
+
+
+async def test_no_judgment_waits_for_a_round_to_be_written_that_the_journal_has(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    store = RoundsWhenJudged(tmp_path, server)
+    async with controller_in(tmp_path, server, store=store, is_new=True, min_rounds=1) as controller:
+        best = await controller.run_round(TASK, 60)
+        ranking = await store.get_leader_board_ranking(best.execution_id)
+    assert [(row["max_score"], row["total_rounds"]) for row in ranking] == [(80, 2)]
+
+
+async def test_a_hook_finds_its_round_in_the_database(tmp_path: Path, server: ModelServer) -> None:
+    found: list[int] = []
+    store = AggregationStore(tmp_path)
+
+    async def look(state: RoundState, _: list[MemberSubmission]) -> None:
+        found.append(max(row["round_number"] for row in await store.get_leader_board()))
+        assert found[-1] == state.round_number
+
+    async with controller_in(tmp_path, server, store=store, hook=look, is_new=True) as controller:
+        await controller.run_round(TASK, 60)
+    assert found == [1, 2]
+
+
+async def test_a_round_without_a_journal_is_written_before_anybody_is_asked_about_it(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    arena = Arena(tmp_path, server.base_url, [Team("alpha", members=0)])
+    arena.script(server)
+    written: list[int] = []
+
+    async def judge(_: ModelCall) -> Any:
+        async with AggregationStore(tmp_path) as store:
+            written.append(len(await store.get_leader_board()))
+        return GO_ON
+
+    server.on("judgment", judge)
+    await arena.play(journal=False)
+    assert written == [1, 2]
+
+
+async def test_a_round_is_in_the_database_while_the_judgment_thinks_about_it(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    store = AggregationStore(tmp_path)
+    async with store, controller_in(tmp_path, server, store=store, is_new=True, min_rounds=1) as controller:
+        server.fault("hang_before_headers", model="judgment")
+        playing = asyncio.create_task(controller.run_round(TASK, 60))
+        async with asyncio.timeout(30):
+            while not await store.get_leader_board():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert not playing.done()
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+
+
+@pytest.mark.parametrize("model", ["judgment", "leader-alpha"])
+async def test_a_round_is_written_when_its_team_is_stopped_right_after_it(
+    tmp_path: Path, server: ModelServer, model: str
+) -> None:
+    store = AggregationStore(tmp_path)
+    async with store, controller_in(tmp_path, server, store=store, is_new=True, min_rounds=1) as controller:
+        server.fault("hang_before_headers", model=model, after=0 if model == "judgment" else 1)
+        playing = asyncio.create_task(controller.run_round(TASK, 60))
+        await until(lambda: len(sent(server, model)) == (1 if model == "judgment" else 2))
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+        assert [row["round_number"] for row in await store.get_leader_board()] == [1]
+
+
+async def test_a_round_that_could_not_be_written_beside_its_judgment_is_written_when_the_team_goes_on(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    store = FailsOnce(tmp_path, "save_round")
+    async with controller_in(tmp_path, server, store=store, is_new=True, min_rounds=1) as controller:
+        with pytest.raises(DatabaseWriteError):
+            await controller.run_round(TASK, 60)
+        await controller.run_round(TASK, 60)
+        rounds = [row["round_number"] for row in await store.get_leader_board()]
+    assert sorted(rounds) == [1, 2]
+    assert len(sent(server, "leader-alpha")) == 2
 
 
 async def test_a_round_that_could_not_be_written_is_not_generated_again(tmp_path: Path, server: ModelServer) -> None:

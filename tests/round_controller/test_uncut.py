@@ -1,8 +1,10 @@
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
-from mixseek.round_controller.uncut import beside, uncut
+from mixseek.round_controller.uncut import Backlog, beside, uncut
 
 
 def _never(given: object) -> None:
@@ -129,3 +131,67 @@ async def test_whoever_is_cancelled_twice_does_not_wait_for_what_is_beside() -> 
 
 async def _for_ever() -> None:
     await asyncio.Event().wait()
+
+
+# --- writes that may come later ---------------------------------------------------------------------------------------
+
+
+class Writes:
+    """Notes what is written, and fails as often as it is told to."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.done: list[str] = []
+        self._failures = failures
+
+    def of(self, name: str) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def write() -> None:
+            await asyncio.sleep(0)
+            if self._failures:
+                self._failures -= 1
+                raise OSError("no space left")
+            self.done.append(name)
+
+        return write
+
+
+async def test_a_backlog_is_written_once_and_in_order_whoever_clears_it() -> None:
+    backlog, writes = Backlog(), Writes()
+    backlog.add(writes.of("first"))
+    clearing = asyncio.create_task(backlog.clear())
+    await asyncio.sleep(0)
+    backlog.add(writes.of("second"))
+    await asyncio.gather(clearing, backlog.clear())
+    await backlog.clear()
+    assert writes.done == ["first", "second"]
+
+
+async def test_what_a_backlog_could_not_write_is_written_the_next_time() -> None:
+    backlog, writes = Backlog(), Writes(failures=1)
+    backlog.add(writes.of("first"))
+    with pytest.raises(OSError, match="no space left"):
+        await backlog.clear()
+    backlog.add(writes.of("second"))
+    await backlog.clear()
+    assert writes.done == ["first", "second"]
+
+
+async def _thrown_out(backlog: Backlog, error: BaseException) -> None:
+    async with backlog.cleared_on_error():
+        raise error
+
+
+@pytest.mark.parametrize("error", [ValueError("a mistake"), asyncio.CancelledError()])
+async def test_whoever_is_thrown_out_leaves_no_backlog(error: BaseException) -> None:
+    backlog, writes = Backlog(), Writes()
+    backlog.add(writes.of("first"))
+    with pytest.raises(type(error)):
+        await _thrown_out(backlog, error)
+    assert writes.done == ["first"]
+
+
+async def test_a_backlog_that_cannot_be_cleared_hides_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    backlog, writes = Backlog(), Writes(failures=1)
+    backlog.add(writes.of("first"))
+    with pytest.raises(ValueError, match="a mistake"):
+        await _thrown_out(backlog, ValueError("a mistake"))
+    assert "no space left" in caplog.text

@@ -19,6 +19,7 @@ from mixseek.records import (
     MemberSubmissionsRecord,
     ModelUsage,
     RankingSource,
+    RoundState,
     Usage,
 )
 from mixseek.storage.aggregation_store import AggregationStore
@@ -261,6 +262,71 @@ async def test_only_one_round_of_a_team_is_its_final_submission(tmp_path: Path) 
         ("a", 2): (True, "max_rounds_reached"),
         ("b", 1): (True, "partial_failure"),
     }
+
+
+async def test_marks_that_come_together_are_set_together_and_a_wrong_one_fails_alone(tmp_path: Path) -> None:
+    async with AggregationStore(tmp_path) as store:
+        for team, number in [("a", 1), ("a", 2), ("b", 1)]:
+            await put(store, team, number, float(number))
+        await store.mark_final_submission("e", "a", 1, "score_plateau")
+        outcomes = await asyncio.gather(
+            put(store, "c", 1, 3.0),
+            store.mark_final_submission("e", "a", 2, "max_rounds_reached"),
+            store.mark_final_submission("e", "b", 7, None),
+            store.mark_final_submission("e", "b", 1, "partial_failure"),
+            store.mark_final_submission("e", "c", 1, None),
+            return_exceptions=True,
+        )
+        board = {(r["team_id"], r["round_number"]): r["exit_reason"] for r in await store.get_leader_board()}
+        finals = [(r["team_id"], r["round_number"]) for r in await store.get_leader_board() if r["final_submission"]]
+    assert [str(outcome) for outcome in outcomes if outcome is not None] == [
+        "team 'b' has no round 7 on the leader board of 'e'"
+    ]
+    assert sorted(finals) == [("a", 2), ("b", 1), ("c", 1)]
+    assert board == {("a", 1): None, ("a", 2): "max_rounds_reached", ("b", 1): "partial_failure", ("c", 1): None}
+
+
+def a_round(number: int, score: float = 1.0) -> tuple[LeaderBoardEntry, RoundState, list[ModelUsage]]:
+    entry = LeaderBoardEntry(
+        execution_id="e", team_id="a", team_name="A", round_number=number, submission_content="s", score=score
+    )
+    state = RoundState(
+        round_number=number,
+        submission_content="s",
+        evaluation_score=score,
+        round_started_at=STARTED,
+        round_ended_at=ENDED,
+    )
+    return entry, state, [line(round_number=number)]
+
+
+async def save(store: AggregationStore, entry: LeaderBoardEntry, state: RoundState, usage: list[ModelUsage]) -> None:
+    await store.save_round(
+        entry, round_started_at=state.round_started_at, round_ended_at=state.round_ended_at, usage=usage
+    )
+
+
+async def test_a_verdict_that_is_written_with_its_round_leaves_the_time_the_round_was_made(tmp_path: Path) -> None:
+    entry, state, usage = a_round(1)
+    later = entry.updated_at + timedelta(seconds=5)
+    async with AggregationStore(tmp_path) as store:
+        await asyncio.gather(
+            save(store, entry, state, usage),
+            store.save_round_status("e", "a", "A", 1, True, "more", 0.5, STARTED, ENDED, at=later),
+        )
+    told = rows(tmp_path / "mixseek.db", "SELECT should_continue, created_at, updated_at FROM round_status")
+    assert told == [(True, entry.updated_at.replace(tzinfo=None), later.replace(tzinfo=None))]
+
+
+async def test_only_rounds_are_added_that_are_missing(tmp_path: Path) -> None:
+    async with AggregationStore(tmp_path) as store:
+        await save(store, *a_round(1))
+        await store.mark_final_submission("e", "a", 1, "partial_failure")
+        await store.add_missing_rounds([a_round(1, score=9.0), a_round(2)])
+        board = [(r["round_number"], r["score"], r["exit_reason"]) for r in await store.get_leader_board()]
+    assert sorted(board) == [(1, 1.0, "partial_failure"), (2, 1.0, None)]
+    for table in ("round_status", "model_usage"):
+        assert rows(tmp_path / "mixseek.db", f"SELECT round_number FROM {table} ORDER BY 1") == [(1,), (2,)]
 
 
 async def test_a_round_history_comes_back_as_it_went_in(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from mixseek.errors import DatabaseLockedError, DatabaseWriteError
+from mixseek.errors import DatabaseLockedError, DatabaseWriteError, UnstorableValueError
 from mixseek.storage import journal_file, journal_writer
 from mixseek.storage.journal import CallScope, Journal, JournalEvent, StartedCall
 from mixseek.storage.pruning import drop_bodies
@@ -502,6 +502,30 @@ async def test_a_record_nobody_waits_for_is_not_lost_in_silence(
         with caplog.at_level(logging.ERROR):
             await journal.call_starts(start, durable=False)
             await journal.record_event(an_event(1))
+    assert "lost a record nobody waited for" in caplog.text
+
+
+async def test_a_record_of_a_team_that_was_lost_is_told_to_the_next_who_waits_for_one_of_the_team(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Journal(tmp_path / "journal.db", retry_delays=()) as journal:
+        await journal.record_event(an_event(1))
+        journal.record_event_soon(an_event(1))  # the number is taken
+        journal.record_event_soon(an_event(1, team_id="other"))
+        await journal.record_event(an_event(2, team_id="other"))
+        with pytest.raises(UnstorableValueError, match="refuses this row"):
+            await journal.record_event(an_event(2))
+        await journal.record_event(an_event(3))
+    assert kept(journal.path) == [("t", 1), ("other", 1), ("other", 2), ("t", 2), ("t", 3)]
+    assert caplog.text == ""
+
+
+async def test_a_lost_record_of_a_team_nobody_asks_after_is_told_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Journal(tmp_path / "journal.db") as journal:
+        await journal.record_event(an_event(1))
+        journal.record_event_soon(an_event(1))
     assert "lost a record nobody waited for" in caplog.text
 
 

@@ -417,6 +417,7 @@ class _Execution:
         await self._run.count_what_was_spent()
         self._has_begun = True
         await self._run.tell_for_good(beginning)
+        await self._run.catch_up()
         for team in self._taken_out:
             await self._take_out(team)
         self._run.purses.start()

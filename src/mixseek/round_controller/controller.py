@@ -83,7 +83,7 @@ from mixseek.records import (
 from mixseek.round_controller.prompts import RoundPrompts
 from mixseek.round_controller.restored import RestoredTeam
 from mixseek.round_controller.run import Run, as_final, best_entry, open_run, standing_of
-from mixseek.round_controller.uncut import beside, uncut
+from mixseek.round_controller.uncut import Backlog, beside, uncut
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.strangers import alone, is_for_us
 from mixseek.templating import TEXTS, Texts, with_place
@@ -180,8 +180,8 @@ class RoundController:
         self._history: list[RoundState] = []
         self._entries: list[LeaderBoardEntry] = []
         self._decided: dict[int, bool] = {}
-        self._verdict: RoundJudged | None = None
-        """The latest one, until the store has it."""
+        self._backlog = Backlog()
+        """What the store is still to have of rounds that the journal has."""
         self._unscored: _Submitted | None = None
         self._unscored_entry: LeaderBoardEntry | None = None
         self._exit_reason: ExitReason = "max_rounds_reached"
@@ -230,13 +230,14 @@ class RoundController:
         for finished in team.rounds:
             self._entries.append(finished.entry)
             self._run.memory.put(finished.entry)
-            # What was told of the last one, and of a submission, may not have been written any more.
-            self._verdict = finished.verdict
             if finished.verdict is not None:
                 # Whatever a model thought of it: a team that stops has a reason.
                 self._decided[finished.state.round_number] = finished.verdict.exit_reason is None
                 self._exit_reason = finished.verdict.exit_reason or self._exit_reason
         self._history = [finished.state for finished in team.rounds]
+        if team.rounds and team.rounds[-1].verdict is not None:
+            # What was told last may not have been written any more; the same goes for the messages of a submission.
+            self._backlog.add(partial(self._save_verdict, team.rounds[-1].verdict, team.rounds[-1].state))
         if team.submission is not None:
             made = team.submission
             turn = Turn(made.content, list(made.members), list(made.messages))
@@ -292,10 +293,14 @@ class RoundController:
         )
 
     async def _play_rounds(self) -> LeaderBoardEntry:
+        async with self._backlog.cleared_on_error():
+            return await self._play_to_the_end()
+
+    async def _play_to_the_end(self) -> LeaderBoardEntry:
         try:
             while await self._goes_on():
                 reach("round.between")
-                async with beside(self._keep_verdict):
+                async with beside(self._backlog.clear):
                     await self._play(len(self._history) + 1)
         except BudgetExhaustedError as error:
             # The round that was broken off costs nobody a result: the best one before it counts.
@@ -379,19 +384,18 @@ class RoundController:
                 result = await self._evaluated(self._evaluator, request, submitted)
         except (EvaluationError, BudgetExhaustedError) as error:
             state = self._unscored_state(number, content, str(error), submitted.started_at)
-            entry = self._entry(state)
-            usage = await self._write(entry, state)
-            self._unscored_entry = entry
-            await self._run.tell_for_good(
-                SubmissionUnscored(
-                    **self._where(),
-                    state=state,
-                    entry=entry,
-                    usage=usage,
-                    reason=str(error),
-                    known=list(submitted.known.values()),
-                )
+            unscored = SubmissionUnscored(
+                **self._where(),
+                state=state,
+                entry=self._entry(state),
+                usage=self._bill(number),
+                reason=str(error),
+                known=list(submitted.known.values()),
             )
+            await self._save_round(unscored)
+            self._unscored_entry = unscored.entry
+            self._run.memory.put(unscored.entry)
+            await self._run.tell_for_good(unscored)
             raise
         self._run.tell(
             SubmissionEvaluated(
@@ -441,7 +445,7 @@ class RoundController:
     async def should_continue_round(self, state: RoundState) -> ImprovementJudgment:
         """Whether another round is played after ``state``; decided by rules, else by the model, and recorded."""
         judgment = await self._decide(state)
-        await self._keep_verdict()
+        await self._backlog.clear()
         return judgment
 
     async def _decide(self, state: RoundState) -> ImprovementJudgment:
@@ -470,11 +474,11 @@ class RoundController:
         except TemplateError as error:
             return go_on(f"the judgment failed, so the team goes on: {with_place(error)}")
         with self._calling(state.round_number, "judgment", "judgment"):
-            async with self._run.before_time_is_up(self._team.team_id):
+            async with beside(self._backlog.clear), self._run.before_time_is_up(self._team.team_id):
                 return await self._judgment.ask(prompt, self._task.judgment_timeout_seconds)
 
     def _tell_verdict(self, state: RoundState, judgment: ImprovementJudgment, exit_reason: ExitReason | None) -> None:
-        self._verdict = RoundJudged(
+        judged = RoundJudged(
             **self._where(),
             round_number=state.round_number,
             judgment=judgment,
@@ -482,14 +486,12 @@ class RoundController:
             usage=self._bill(state.round_number, judgment=True),
         )
         self.update_round_state(state.model_copy(update={"improvement_judgment": judgment}))
-        self._run.tell(self._verdict)
+        self._run.tell(judged)
+        self._backlog.add(partial(self._save_verdict, judged, state))
 
-    async def _keep_verdict(self) -> None:
-        """Write the latest verdict, unless the store has it."""
-        judged = self._verdict
-        if judged is None or self._run.store is None:
+    async def _save_verdict(self, judged: RoundJudged, state: RoundState) -> None:
+        if self._run.store is None:
             return
-        state = self._history[judged.round_number - 1]
         await self._run.store.save_round_status(
             judged.execution_id,
             self._team.team_id,
@@ -501,7 +503,6 @@ class RoundController:
             usage=judged.usage,
             at=judged.at,
         )
-        self._verdict = None
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
@@ -520,9 +521,9 @@ class RoundController:
 
     async def finish(self, reason: ExitReason) -> LeaderBoardEntry:
         """Mark the best finished round as the team's final submission, with the reason it stopped."""
-        await self._keep_verdict()
         best = self.best(reason)
-        await self._run.mark_final(best)
+        self._backlog.add(partial(self._run.mark_final, best))
+        await self._backlog.clear()
         return best
 
     def best(self, reason: ExitReason) -> LeaderBoardEntry:
@@ -555,30 +556,41 @@ class RoundController:
 
     async def _record(self, state: RoundState, submissions: list[MemberSubmission], *, failed: bool = False) -> None:
         entry = self._entry(state)
-
-        def kept(usage: list[ModelUsage]) -> RoundFinished | RoundFailed:
-            reach("round.kept")
-            self._entries.append(entry)
-            self.update_round_state(state)
-            # Not before it is kept: a team that is tried again has to find its submission, or it would be paid twice.
-            self._unscored = self._unscored_entry = None
-            self._run.purses.round_finished(self._team.team_id)
-            told = {**self._where(), "state": state, "entry": entry, "usage": usage}
-            return RoundFailed(**told, reason=state.evaluation_feedback) if failed else RoundFinished(**told)
-
+        told = {**self._where(), "state": state, "entry": entry, "usage": self._bill(state.round_number)}
+        finished = RoundFailed(**told, reason=state.evaluation_feedback) if failed else RoundFinished(**told)
+        if self._results_may_follow:
+            self._backlog.add(partial(self._save_round, finished))
+            self._run.tell_soon(self._kept(finished))
+            return
         # A run that is stopped between the row and its event would tell of other results than its database holds.
-        usage = await uncut(self._write(entry, state), lambda usage: self._run.tell(kept(usage)))
-        await self._run.tell_for_good(kept(usage))
+        await uncut(self._save_round(finished), lambda _: self._run.tell(self._kept(finished)))
+        await self._run.tell_for_good(self._kept(finished))
         await self._call_hook(state, submissions)
 
-    async def _write(self, entry: LeaderBoardEntry, state: RoundState) -> list[ModelUsage]:
-        usage = self._bill(state.round_number)
+    @property
+    def _results_may_follow(self) -> bool:
+        """Whether the journal is enough to go on from a round; a hook may look for it in the database."""
+        return self._run.results_may_follow and self._on_round_complete is None
+
+    def _kept(self, finished: RoundFinished | RoundFailed) -> RoundFinished | RoundFailed:
+        """The round as one that nothing undoes any more."""
+        reach("round.kept")
+        self._entries.append(finished.entry)
+        self._run.memory.put(finished.entry)
+        self.update_round_state(finished.state)
+        # Not before it is kept: a team that is tried again has to find its submission, or it would be paid twice.
+        self._unscored = self._unscored_entry = None
+        self._run.purses.round_finished(self._team.team_id)
+        return finished
+
+    async def _save_round(self, told: RoundFinished | RoundFailed | SubmissionUnscored) -> None:
         if self._run.store is not None:
             await self._run.store.save_round(
-                entry, round_started_at=state.round_started_at, round_ended_at=state.round_ended_at, usage=usage
+                told.entry,
+                round_started_at=told.state.round_started_at,
+                round_ended_at=told.state.round_ended_at,
+                usage=told.usage,
             )
-        self._run.memory.put(entry)
-        return usage
 
     def _tell_history(
         self, number: int, submissions: Sequence[MemberSubmission], messages: Sequence[JsonValue]

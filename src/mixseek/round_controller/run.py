@@ -143,16 +143,35 @@ class Run:
         self.meter.carry_over(restored.bill, restored.usage, tool_calls)
         self.meter.reuse_answers = True
 
+    async def catch_up(self) -> None:
+        """Write what another process told of its last rounds and may not have written any more."""
+        if self.store is None or self.restored is None:
+            return
+        # While a round is played the one before it is written, so that two may be missing.
+        last = [one for team in self.restored.teams.values() for one in team.rounds[-2:]]
+        await self.store.add_missing_rounds([(one.entry, one.state, one.usage) for one in last])
+
     @property
     def board(self) -> RankingSource:
         """Where the ranking is read from."""
         return self.memory if self.store is None or self.is_new else self.store
+
+    @property
+    def results_may_follow(self) -> bool:
+        """Whether teams can go on from a round that the journal has before the store has it: the board is in memory."""
+        return self.journal is not None and self.board is self.memory
 
     def tell(self, event: Event) -> None:
         """Hand an event to whoever listens, and to the journal, which keeps it in its own time but in order."""
         self.events.emit(event)
         if self.journal is not None:
             self.journal.record_event_later(self._kept(event))
+
+    def tell_soon(self, event: Event) -> None:
+        """:meth:`tell`; if the journal cannot keep it, the team hears of it when it waits for the journal next."""
+        self.events.emit(event)
+        if self.journal is not None:
+            self.journal.record_event_soon(self._kept(event))
 
     async def tell_for_good(self, event: Event) -> None:
         """:meth:`tell`, and come back when the journal has it."""
@@ -333,7 +352,7 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.purses.stop()
-        async with beside(self._close_store), AsyncExitStack() as stack:
+        async with beside(self._close_store, head_start_seconds=0.0), AsyncExitStack() as stack:
             if self.journal is not None:
                 stack.push_async_callback(self.journal.aclose)
             stack.push_async_callback(self._let_others_play)

@@ -1,4 +1,4 @@
-"""Work that a cancellation must not cut in two."""
+"""Work that a cancellation must not cut in two, and writes that need not be waited for at once."""
 
 import asyncio
 import logging
@@ -6,7 +6,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-__all__ = ["beside", "uncut"]
+from mixseek.errors import PlaceLostError
+
+__all__ = ["Backlog", "beside", "uncut"]
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -28,13 +30,16 @@ async def uncut(work: Awaitable[T], if_cancelled: Callable[[T], None]) -> T:
 
 
 @asynccontextmanager
-async def beside(write: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None]:
+async def beside(
+    write: Callable[[], Coroutine[Any, Any, None]], *, head_start_seconds: float = _HEAD_START_SECONDS
+) -> AsyncGenerator[None]:
     """Let ``write`` go on beside what is done inside; whoever comes out, however, comes out when it is written.
 
-    What could not be written is raised there, unless something else is on its way up already.
+    What could not be written is raised there, unless something else is on its way up already. Requests that leave
+    inside have a head start: the thread that writes would slow them down, and their answers take longer than it.
     """
     is_over = asyncio.Event()
-    task = asyncio.ensure_future(_after_a_head_start(is_over, write))
+    task = asyncio.ensure_future(_after_a_head_start(head_start_seconds, is_over, write))
     try:
         yield
     except BaseException:
@@ -45,10 +50,42 @@ async def beside(write: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerat
     await uncut(task, lambda _: None)
 
 
-async def _after_a_head_start(is_over: asyncio.Event, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Let requests leave first: the thread that writes would slow them down, and their answers take longer than it."""
+class Backlog:
+    """Writes that may come a little after what follows from them; they are made in their order, and together."""
+
+    def __init__(self) -> None:
+        self._writes: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._writing = asyncio.Lock()
+
+    def add(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have ``write`` made with the next :meth:`clear`."""
+        self._writes.append(write)
+
+    async def clear(self) -> None:
+        """Make all writes that wait; one that fails is raised, and all of them wait again."""
+        async with self._writing:
+            while some := tuple(self._writes):
+                # Handed in at once, they share a commit.
+                for outcome in await asyncio.gather(*(write() for write in some), return_exceptions=True):
+                    if isinstance(outcome, BaseException):
+                        raise outcome
+                del self._writes[: len(some)]
+
+    @asynccontextmanager
+    async def cleared_on_error(self) -> AsyncGenerator[None]:
+        """Whoever is thrown out of what is done inside leaves when nothing waits any more."""
+        try:
+            yield
+        except BaseException:
+            await _went_well(asyncio.ensure_future(self.clear()))
+            raise
+
+
+async def _after_a_head_start(
+    seconds: float, is_over: asyncio.Event, write: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
     with suppress(TimeoutError):
-        async with asyncio.timeout(_HEAD_START_SECONDS):
+        async with asyncio.timeout(seconds):
             await is_over.wait()
     await write()
 
@@ -63,7 +100,8 @@ async def _went_well(task: asyncio.Future[Any]) -> bool:
             await asyncio.wait({task})
     if task.cancelled():
         return False
-    if (error := task.exception()) is not None:
-        # Whoever would have heard of it hears of something else instead.
+    error = task.exception()
+    if error is not None and not isinstance(error, PlaceLostError):
+        # Whoever would have heard of it hears of something else instead; who has the place now is said elsewhere, once.
         logger.warning("what was to be kept could not be: %s", error)
     return error is None

@@ -25,6 +25,7 @@ from mixseek.records import (
     LeaderBoardEntry,
     MemberSubmissionsRecord,
     ModelUsage,
+    RoundState,
     Standing,
     SubmissionRecord,
     standing_key,
@@ -48,7 +49,7 @@ from mixseek.storage.result_rows import (
     usage_row,
 )
 from mixseek.storage.rows import as_dicts, json_value, submissions_record
-from mixseek.storage.tables import TABLES, Row, Table, transaction
+from mixseek.storage.tables import TABLES, FinalMark, Row, Table, put_back, transaction
 from mixseek.storage.values import text
 from mixseek.workspace import Workspace
 
@@ -213,6 +214,24 @@ class AggregationStore:
 
         await self._write(rows)
 
+    async def add_missing_rounds(
+        self, rounds: Sequence[tuple[LeaderBoardEntry, RoundState, Sequence[ModelUsage]]]
+    ) -> None:
+        """:meth:`save_round` for those of these rounds that are not there; what is there stays as it is."""
+
+        def work(connection: Connection) -> None:
+            rows = [
+                row
+                for entry, state, usage in rounds
+                for row in round_rows(
+                    entry, started_at=state.round_started_at, ended_at=state.round_ended_at, usage=usage
+                )
+            ]
+            put_back(connection, self._harmless(rows), only_missing=True)
+
+        if rounds:
+            await self._change(work)
+
     async def save_model_usage(self, usage: Sequence[ModelUsage]) -> None:
         """Keep lines of the bill; a line that is there already is replaced."""
         if usage:
@@ -266,10 +285,8 @@ class AggregationStore:
     ) -> None:
         """Mark one round as the team's final submission, with the reason it stopped, and unmark any other."""
         key = round_key(execution_id, team_id, round_number)
-        reason = optional(text, "exit_reason", exit_reason)
-        marked_at = stamp(at)
-
-        await self._change(lambda connection: _mark_final(connection, key, reason, marked_at))
+        mark = FinalMark(**key, exit_reason=optional(text, "exit_reason", exit_reason), at=stamp(at))
+        await self._try(lambda: Write(tuple, self._lock_wait_seconds, self._place, marks=[mark]))
 
     async def delete_execution(self, execution_id: str, attachments: Path) -> tuple[dict[str, int], tuple[str, ...]]:
         """Remove an execution from every table, and the files in ``attachments`` that no other execution names.
@@ -415,13 +432,10 @@ class AggregationStore:
             raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: {_explained(error)}") from error
 
     async def _write(self, make_rows: Callable[[], Sequence[Row]]) -> None:
-        redactor = self._redactor
+        await self._try(lambda: Write(lambda: self._harmless(make_rows()), self._lock_wait_seconds, self._place))
 
-        def harmless_rows() -> Sequence[Row]:
-            rows = make_rows()
-            return rows if redactor is None else [row.redacted(redactor) for row in rows]
-
-        await self._try(lambda: Write(harmless_rows, self._lock_wait_seconds, self._place))
+    def _harmless(self, rows: Sequence[Row]) -> Sequence[Row]:
+        return rows if self._redactor is None else [row.redacted(self._redactor) for row in rows]
 
     async def _change(self, work: Callable[[Connection], None]) -> None:
         await self._try(lambda: Call(work, self._lock_wait_seconds, self._place))
@@ -467,17 +481,6 @@ def _read_through(connection: Connection) -> None:
     """Meet every damaged block: what writes only a few rows does not look at the others."""
     for table in TABLES:
         connection.execute(f"SELECT max(hash(every)) FROM {table.name} AS every").fetchone()  # noqa: S608 our own names
-
-
-def _mark_final(connection: Connection, key: Mapping[str, Any], exit_reason: str | None, at: datetime) -> None:
-    """Set and clear the mark in one statement, which is one transaction."""
-    execution_id, team_id, round_number = key.values()
-    known = connection.execute(_ROUND_ON_BOARD, [execution_id, team_id, round_number]).fetchone()
-    if known is None:
-        raise DatabaseWriteError(
-            f"team {team_id!r} has no round {round_number} on the leader board of {execution_id!r}"
-        )
-    connection.execute(_MARK_FINAL, [round_number, round_number, exit_reason, at, execution_id, team_id, round_number])
 
 
 def _delete(connection: Connection, execution_id: str, unused: list[str]) -> dict[str, int]:
@@ -559,11 +562,6 @@ _STATISTICS = """
 _USAGE = """
     SELECT * FROM model_usage WHERE execution_id = ? AND (team_id = ? OR ? IS NULL)
     ORDER BY team_id, round_number, role, agent_name, model"""
-_ROUND_ON_BOARD = "SELECT 1 FROM leader_board WHERE execution_id = ? AND team_id = ? AND round_number = ?"
-_MARK_FINAL = """
-    UPDATE leader_board SET final_submission = (round_number = ?),
-        exit_reason = CASE WHEN round_number = ? THEN ? END, updated_at = ?
-    WHERE execution_id = ? AND team_id = ? AND (final_submission OR round_number = ?)"""
 _ATTACHED_HERE_ALONE = """
     SELECT DISTINCT sha256 FROM attachments WHERE execution_id = ?
     AND sha256 NOT IN (SELECT sha256 FROM attachments WHERE execution_id <> ?) ORDER BY sha256"""

@@ -1,7 +1,7 @@
 """The journal: what happened in a run, kept as it happens, so that nothing that was paid for is lost or paid twice.
 
 Every model call, tool result, prompt and event is a row of an SQLite file in WAL mode with ``synchronous=FULL``. A
-method that records returns after the commit that holds its record, and many records share one commit
+method that records and is awaited returns after the commit that holds its record, and many records share one commit
 (:mod:`mixseek.storage.journal_writer`). Any number of processes may read during a run. Everything is JSON and passes
 the redactor on its way in.
 
@@ -57,7 +57,7 @@ from mixseek.storage.journal_records import (
     new_call_id,
     tool_key,
 )
-from mixseek.storage.journal_writer import Column, Row, lease_writer
+from mixseek.storage.journal_writer import Column, Line, Row, lease_writer
 from mixseek.storage.places import HeldPlace, Place, is_held, place_in, take
 
 __all__ = [
@@ -137,25 +137,32 @@ class Journal:
         """Mark that ``call`` is about to leave; a budget needs the mark to be durable, a trace does not."""
         make_row = partial(self._rows.started_call, call)
         if durable:
-            await self._write(make_row)
+            await self._write(make_row, _line_of(call.scope))
         else:
             self._write_later(make_row)
 
     async def record_call(self, call: ModelCall) -> None:
         """Keep a call that came to an end."""
-        await self._write(partial(self._rows.call, call))
+        await self._write(partial(self._rows.call, call), _line_of(call.scope))
 
     async def record_tool_result(self, result: ToolResult) -> None:
         """Keep what a tool or a member gave back."""
-        await self._write(partial(self._rows.tool_result, result))
+        await self._write(partial(self._rows.tool_result, result), _line_of(result.scope))
 
     async def record_prompt(self, prompt: RoundPrompt) -> None:
         """Keep a prompt; of several for one round and role the last one holds."""
-        await self._write(partial(self._rows.prompt, prompt))
+        await self._write(partial(self._rows.prompt, prompt), _line_of(prompt))
 
     async def record_event(self, event: JournalEvent) -> None:
         """Keep an event; a sequence number that was used before is refused."""
-        await self._write(partial(self._rows.event, event))
+        await self._write(partial(self._rows.event, event), _line_of(event))
+
+    def record_event_soon(self, event: JournalEvent) -> None:
+        """:meth:`record_event` for whoever waits for a later record of the team before anything follows from this one.
+
+        Whoever does so is told if it could not be kept.
+        """
+        self._write_later(partial(self._rows.event, event), _line_of(event))
 
     def record_event_later(self, event: JournalEvent) -> None:
         """Keep an event with the next commit, in its order, without waiting for it."""
@@ -460,13 +467,13 @@ class Journal:
 
     # --- inside ---
 
-    async def _write(self, make_row: Callable[[], Row]) -> None:
+    async def _write(self, make_row: Callable[[], Row], line: Line | None) -> None:
         self._refuse_if_closed()
-        await self._writer.write(make_row, self._place)
+        await self._writer.write(make_row, self._place, line=line)
 
-    def _write_later(self, make_row: Callable[[], Row]) -> None:
+    def _write_later(self, make_row: Callable[[], Row], line: Line | None = None) -> None:
         self._refuse_if_closed()
-        self._writer.write_later(make_row, self._place)
+        self._writer.write_later(make_row, self._place, line=line)
 
     def _refuse_if_closed(self) -> None:
         # The writer may live on for another journal of the same file.
@@ -641,6 +648,11 @@ class _RowMaker:
         except (TypeError, ValueError, RecursionError) as error:
             raise UnstorableValueError(f"{name} is no JSON value the journal can keep: {error}") from error
         return _with_escaped_surrogates(name, kept) if kept.has_surrogates else kept
+
+
+def _line_of(record: CallScope | RoundPrompt | JournalEvent) -> Line | None:
+    """What happens to one team follows from what happened to it before."""
+    return None if record.team_id is None else (record.execution_id, record.team_id)
 
 
 class _Attempts(RootModel[tuple[Attempt, ...]]):

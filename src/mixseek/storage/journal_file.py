@@ -107,7 +107,9 @@ def _make(path: Path, wait_seconds: float) -> None:
     _clear_leftovers(path)
     aside = path.with_name(f".{path.name}.{uuid4().hex}.new")
     try:
-        with closing(_open_existing(aside, wait_seconds)) as connection:
+        with closing(_open_existing(aside, wait_seconds, is_durable=False)) as connection:
+            # Nobody knows the file yet, so it is synced once, as a whole.
+            connection.execute("PRAGMA synchronous=FULL")
             # By word: closing would leave what it cannot write in a log that is not of the name the file gets.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         reach("journal.before_name")
@@ -137,7 +139,7 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _open_existing(path: Path, wait_seconds: float) -> JournalConnection:
+def _open_existing(path: Path, wait_seconds: float, *, is_durable: bool = True) -> JournalConnection:
     connection = sqlite3.connect(
         path,
         factory=JournalConnection,
@@ -154,7 +156,7 @@ def _open_existing(path: Path, wait_seconds: float) -> JournalConnection:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         # SQLite may answer this one "busy" without waiting, as when two processes make the file together.
         _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL").fetchone(), wait_seconds)
-        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA synchronous={'FULL' if is_durable else 'OFF'}")
         # Otherwise the file of the log keeps the size of the largest burst for ever.
         connection.execute("PRAGMA journal_size_limit=67108864")
         keep_torn_log(connection, path)

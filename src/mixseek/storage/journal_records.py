@@ -308,4 +308,7 @@ def _without_volatile(entries: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _digest(names: bytes, asked: bytes) -> str:
-    return hashlib.sha256(b"%b\n%b" % (names, asked)).hexdigest()
+    digest = hashlib.sha256(names)
+    digest.update(b"\n")
+    digest.update(asked)
+    return digest.hexdigest()

@@ -7,6 +7,10 @@ commit costs as much as many rows. Records become rows in the thread as well, so
 event loop. A record that cannot be stored fails alone; a commit that fails, fails for all that shared it, after its
 retries.
 
+Records are written in the order they came, so whoever waits for one knows that those before it are there as well. A
+record of a line, as that of one team is, need not be waited for where somebody waits for a later one of the same line
+before anything follows from it. If it is lost, that one is told.
+
 The thread also beats for the places its process holds (:mod:`mixseek.storage.places`), and inside each transaction it
 looks whether they are still held: what belongs to a run that was taken over by another process is not written.
 """
@@ -37,11 +41,12 @@ from mixseek.storage.journal_file import (
 )
 from mixseek.storage.places import BEAT_SECONDS, HeldPlace, beat, check, leave
 
-__all__ = ["Column", "JournalWriter", "Row", "lease_writer"]
+__all__ = ["Column", "JournalWriter", "Line", "Row", "lease_writer"]
 
 _log = logging.getLogger(__name__)
 
 Column = str | bytes | int | float | None
+Line = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class _Waiting:
     """What has to be held still when the record is written."""
     is_leaving: bool = False
     """Whether the place is given up with this commit."""
+    line: Line | None = None
     row: Row | None = None
     error: StorageError | PlaceLostError | None = None
 
@@ -88,21 +94,35 @@ class JournalWriter:
     _identity: tuple[int, int] | None = None
     _is_told: bool = False
     """Whether it was said that writing fails, since it last went well."""
+    _lost: dict[Line, StorageError | PlaceLostError] = field(default_factory=dict)
+    """Why a record of a line could not be kept that nobody waited for, until somebody is told."""
 
     def __post_init__(self) -> None:
         # Reentrant, because the garbage collector may close a journal in the middle of anything.
         self._changed = threading.Condition(threading.RLock())
         forget_after_fork(self)
 
-    async def write(self, make_row: Callable[[], Row], place: HeldPlace | None = None) -> None:
-        """Return once the row is committed; it is written even if the caller stops waiting."""
+    async def write(
+        self, make_row: Callable[[], Row], place: HeldPlace | None = None, *, line: Line | None = None
+    ) -> None:
+        """Return once the row is committed, and all before it in its line; it is written even if nobody waits."""
         future = asyncio.get_running_loop().create_future()
-        self._put(_Waiting(make_row, future, place))
-        await future
+        self._put(_Waiting(make_row, future, place, line=line))
+        try:
+            await future
+        finally:
+            lost = None if line is None else self._lost.pop(line, None)
+        if lost is not None:
+            raise lost
 
-    def write_later(self, make_row: Callable[[], Row], place: HeldPlace | None = None) -> None:
-        """Return at once; the row goes with the next commit, and its failure goes to the log."""
-        self._put(_Waiting(make_row, None, place))
+    def write_later(
+        self, make_row: Callable[[], Row], place: HeldPlace | None = None, *, line: Line | None = None
+    ) -> None:
+        """Return at once; the row goes with the next commit. Its failure goes to the next who waits for its line.
+
+        Without a line it goes to the log.
+        """
+        self._put(_Waiting(make_row, None, place, line=line))
 
     def hold(self, place: HeldPlace) -> None:
         """Beat for a place from now on."""
@@ -136,6 +156,7 @@ class JournalWriter:
         abandon(self._connection)
         self._changed = threading.Condition(threading.RLock())
         self._queue, self._places, self._thread, self._connection = [], [], None, None
+        self._lost = {}
 
     def _put(self, waiting: _Waiting) -> None:
         with self._changed:
@@ -161,6 +182,9 @@ class JournalWriter:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+        for error in self._lost.values():
+            if not isinstance(error, PlaceLostError):
+                _log_loss(error)
 
     # --- in the thread ---
 
@@ -177,10 +201,20 @@ class JournalWriter:
         while batch:
             some = _rows_to_share_a_commit(batch)
             self._commit(some)
+            self._note_losses(some)
             _wake(some)
             del batch[: len(some)]
         self._beat()
         return True
+
+    def _note_losses(self, batch: Sequence[_Waiting]) -> None:
+        for waiting in batch:
+            if waiting.error is None or waiting.future is not None:
+                continue
+            if waiting.line is not None:
+                self._lost.setdefault(waiting.line, waiting.error)
+            elif not isinstance(waiting.error, PlaceLostError):
+                _log_loss(waiting.error)
 
     def _take(self) -> list[_Waiting] | None:
         """All that waits; nothing when it is time to beat, None once the writer is closing."""
@@ -390,14 +424,16 @@ def _insert_rows(connection: sqlite3.Connection, rows: list[Row]) -> None:
     connection.execute(statement, [row.columns[name] for row in rows for name in names])
 
 
+def _log_loss(error: Exception) -> None:
+    _log.error("the journal lost a record nobody waited for: %s", error)
+
+
 def _wake(batch: list[_Waiting]) -> None:
     """Tell each caller how its record fared, with one call for each event loop."""
     loops: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
     for waiting in batch:
         if waiting.future is not None:
             loops.setdefault(waiting.future.get_loop(), []).append(waiting)
-        elif waiting.error is not None and not isinstance(waiting.error, PlaceLostError):
-            _log.error("the journal lost a record nobody waited for: %s", waiting.error)
     for loop, those in loops.items():
         # A loop that was closed in the meantime has nobody left to tell.
         with suppress(RuntimeError):

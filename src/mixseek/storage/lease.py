@@ -26,7 +26,7 @@ import duckdb
 from mixseek.errors import DatabaseLockedError, PlaceLostError
 from mixseek.storage.database import HeldElsewhereError, check_place, open_as_it_is, open_database
 from mixseek.storage.places import HeldPlace, check_results
-from mixseek.storage.tables import Row, upsert
+from mixseek.storage.tables import FinalMark, Row, upsert
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named
 from mixseek.storage.turn import Turn
 
@@ -139,14 +139,20 @@ class LetGo(Job):
 
 
 class Write(Job):
-    """Rows that are written together or not at all; making them may refuse a value."""
+    """Rows, or a mark on them, that are written together or not at all; making them may refuse a value."""
 
     def __init__(
-        self, make_rows: Callable[[], Sequence[Row]], lock_wait_seconds: float, place: HeldPlace | None = None
+        self,
+        make_rows: Callable[[], Sequence[Row]],
+        lock_wait_seconds: float,
+        place: HeldPlace | None = None,
+        *,
+        marks: Sequence[FinalMark] = (),
     ) -> None:
         super().__init__(lock_wait_seconds, place)
         self._make_rows = make_rows
         self.rows: Sequence[Row] = ()
+        self.marks = marks
 
     def prepare(self) -> bool:
         """Make the rows; False if a value was refused, and the caller knows."""
@@ -390,11 +396,15 @@ class Worker:
             Job.succeed_together(batch)
             return
         for job in batch:
-            self._attempt(job, partial(upsert, connection, job.rows))
+            self._attempt(job, partial(upsert, connection, job.rows, job.marks))
 
     def _written(self, connection: Connection, batch: Sequence[Write]) -> bool:
         try:
-            upsert(connection, [row for job in batch for row in job.rows])
+            upsert(
+                connection,
+                [row for job in batch for row in job.rows],
+                [mark for job in batch for mark in job.marks],
+            )
         except Exception:
             logger.debug("a shared commit failed; each of its %d writes is tried alone", len(batch), exc_info=True)
             return False

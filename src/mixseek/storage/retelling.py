@@ -165,9 +165,7 @@ class _Tables:
     def _put(self, *rows: Row) -> None:
         for row in rows:
             before = self._rows.get((row.table, row.key))
-            if before is not None and "created_at" in row.table.columns:
-                row = row.changed(created_at=before["created_at"])
-            self._rows[row.table, row.key] = row
+            self._rows[row.table, row.key] = row if before is None else row.over(before)
 
     def _mark_final(self, team_id: str, best: LeaderBoardEntry) -> None:
         """Mark one round and unmark any other, as one UPDATE does in the database."""

@@ -4,17 +4,20 @@ DuckDB's ``ON CONFLICT DO UPDATE`` costs twice as much as a plain INSERT or UPDA
 are inserted at first sight; only if one is already there is the transaction undone and done again with a look at the
 keys, updating what is there and inserting the rest. A whole batch takes one statement a table. Its rows are given as
 lists, one a column: a statement with a mark for every value would cost DuckDB six times as much to plan as to run.
+Which round counts for its team is one more statement for all teams of a batch.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import duckdb
 
 from mixseek.crash_points import reach
+from mixseek.errors import DatabaseWriteError
 from mixseek.redaction import Redactor
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "ROUND_HISTORY",
     "ROUND_STATUS",
     "TABLES",
+    "FinalMark",
     "Row",
     "Table",
     "put_back",
@@ -173,6 +177,22 @@ class Row:
         )
         return replace(self, values=tuple(harmless))
 
+    def over(self, before: "Row") -> "Row":
+        """This row where it replaces another that was to be written with it: made when that one was."""
+        made = {"created_at": before["created_at"]} if "created_at" in self.table.columns else {}
+        return replace(self.changed(**made), likely_there=before.likely_there)
+
+
+@dataclass(frozen=True)
+class FinalMark:
+    """Which round counts for its team, and why the team stopped; any other round of the team is unmarked."""
+
+    execution_id: str
+    team_id: str
+    round_number: int
+    exit_reason: str | None
+    at: datetime
+
 
 def _redacted(column: str, value: str, redactor: Redactor) -> str:
     cleaned = redactor.text(value)
@@ -183,16 +203,16 @@ def _redacted(column: str, value: str, redactor: Redactor) -> str:
 _JSON_COLUMNS = frozenset({"message_history", "member_submissions_record", "score_details", "team_results"})
 
 
-def upsert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
-    """Write all rows in one transaction, or none; of two rows with one key the later one stays."""
+def upsert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row], marks: Sequence[FinalMark] = ()) -> None:
+    """Write all rows and then all marks in one transaction, or none; of two with one key the later one stays."""
     groups = _by_table(rows)
     try:
-        if len(rows) == 1 and not rows[0].likely_there:
+        if len(rows) == 1 and not marks and not rows[0].likely_there:
             _insert(connection, rows)
         else:
-            _in_transaction(connection, groups, _write_as_likely)
+            _in_transaction(connection, groups, _write_as_likely, marks)
     except duckdb.ConstraintException:
-        _in_transaction(connection, groups, _update_or_insert)
+        _in_transaction(connection, groups, _update_or_insert, marks)
 
 
 def _write_as_likely(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
@@ -240,16 +260,36 @@ def _by_table(rows: Iterable[Row]) -> list[list[Row]]:
     """Groups of rows that go into one table, the last of each key, no more than one statement should hold."""
     tables: dict[Table, dict[tuple[Any, ...], Row]] = {}
     for row in rows:
-        tables.setdefault(row.table, {})[row.key] = row
+        known = tables.setdefault(row.table, {})
+        before = known.get(row.key)
+        known[row.key] = row if before is None else row.over(before)
     groups = [list(group.values()) for group in tables.values()]
     starts = [(group, start) for group in groups for start in range(0, len(group), _MOST_ROWS_AT_ONCE)]
     return [group[start : start + _MOST_ROWS_AT_ONCE] for group, start in starts]
 
 
-def _in_transaction(connection: duckdb.DuckDBPyConnection, groups: list[list[Row]], write: Any) -> None:
+def _in_transaction(
+    connection: duckdb.DuckDBPyConnection, groups: list[list[Row]], write: Any, marks: Sequence[FinalMark]
+) -> None:
     with transaction(connection):
         for group in groups:
             write(connection, group)
+        if marks:
+            _mark_finals(connection, marks)
+
+
+def _mark_finals(connection: duckdb.DuckDBPyConnection, marks: Sequence[FinalMark]) -> None:
+    """Set and clear the marks of all teams at once; of two marks for one team the later one stays."""
+    keys = [(mark.execution_id, mark.team_id, mark.round_number) for mark in marks]
+    there = set(connection.execute(_ROUNDS_ON_BOARD, _lists(keys)).fetchall())
+    for key in keys:
+        if key not in there:
+            execution_id, team_id, round_number = key
+            raise DatabaseWriteError(
+                f"team {team_id!r} has no round {round_number} on the leader board of {execution_id!r}"
+            )
+    last = {(mark.execution_id, mark.team_id): mark for mark in marks}
+    connection.execute(_MARK_FINALS, _lists(astuple(mark) for mark in last.values()))
 
 
 @contextmanager
@@ -316,3 +356,13 @@ def _given(columns: Sequence[str]) -> str:
 
 def _lists(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+_ROUNDS_ON_BOARD = f"SELECT {', '.join(_ROUND)} FROM leader_board WHERE ({', '.join(_ROUND)}) IN ({_given(_ROUND)})"  # noqa: S608 our own names
+_MARK_FINALS = f"""
+    UPDATE leader_board SET final_submission = (leader_board.round_number = given.round_number),
+        exit_reason = CASE WHEN leader_board.round_number = given.round_number THEN given.reason END,
+        updated_at = given.at
+    FROM ({_given((*_ROUND, "reason", "at"))}) AS given
+    WHERE leader_board.execution_id = given.execution_id AND leader_board.team_id = given.team_id
+        AND (leader_board.final_submission OR leader_board.round_number = given.round_number)"""  # noqa: S608 our own names
