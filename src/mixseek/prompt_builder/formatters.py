@@ -175,7 +175,13 @@ def _feedback(state: RoundState) -> str:
 
 
 def _ranking_line(rank: int, name: str, row: Mapping[str, Any], texts: Texts, *, own: bool) -> str:
-    shown = texts.own_team.format(name=one_line(name)) if own else one_line(name)
-    score, rounds = f"{row['max_score']:.2f}", row["total_rounds"]
-    line = texts.ranking_line.format(rank=rank, name=shown, score=score, rounds=rounds)
-    return f"**{line}**" if own else line
+    if not own:
+        return _line_of_team(texts.ranking_line, rank, name, row["max_score"], row["total_rounds"])
+    return f"**{_line_of_team(texts.ranking_line, rank, name, row['max_score'], row['total_rounds'], texts.own_team)}**"
+
+
+# With many teams every prompt shows lines that others have shown a moment before.
+@lru_cache(maxsize=4096)
+def _line_of_team(line: str, rank: int, name: str, score: float, rounds: int, own_team: str = "{name}") -> str:
+    shown = own_team.format(name=one_line(name))
+    return line.format(rank=rank, name=shown, score=f"{score:.2f}", rounds=rounds)

@@ -340,11 +340,27 @@ def _insert(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
 def _set(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row], columns: Sequence[str]) -> int:
     """Let those rows that are there have these values, and say how many there are."""
     table = rows[0].table
+    if len(rows) == 1:  # without a join it takes half the time
+        return _set_one(connection, rows[0], columns)
     settings = ", ".join(f"{name} = given.{name}" for name in columns)
     where = " AND ".join(f"{table.name}.{name} = given.{name}" for name in table.key)
     given = _given((*columns, *table.key))
     sql = f"UPDATE {table.name} SET {settings} FROM ({given}) AS given WHERE {where}"  # noqa: S608 our own names
     connection.execute(sql, _lists((*(row[name] for name in columns), *row.key) for row in rows))
+    return _counted(connection)
+
+
+def _set_one(connection: duckdb.DuckDBPyConnection, row: Row, columns: Sequence[str]) -> int:
+    settings, where = (
+        ", ".join(f"{name} = ?" for name in columns),
+        " AND ".join(f"{name} = ?" for name in row.table.key),
+    )
+    sql = f"UPDATE {row.table.name} SET {settings} WHERE {where}"  # noqa: S608 our own names
+    connection.execute(sql, [*(row[name] for name in columns), *row.key])
+    return _counted(connection)
+
+
+def _counted(connection: duckdb.DuckDBPyConnection) -> int:
     counted = connection.fetchone()
     return int(counted[0]) if counted else 0
 
