@@ -276,6 +276,18 @@ async def test_a_run_that_goes_on_or_was_interrupted_is_unfinished_and_told_as_f
     assert record.usage.requests == 5
 
 
+async def test_rounds_that_only_the_journal_has_are_told_like_any_other(tmp_path: Path) -> None:
+    execution_id = await interrupted(tmp_path)
+    written = await load_execution(Workspace(tmp_path), execution_id)
+    with duckdb.connect(str(tmp_path / "mixseek.db")) as connection:
+        # As if the process had been killed just before it wrote them.
+        for table in ("leader_board", "round_status", "model_usage"):
+            connection.execute(f"DELETE FROM {table}")
+    assert await load_execution(Workspace(tmp_path), execution_id) == written
+    assert [one.is_finished for one in written.teams[0].rounds] == [True, False]
+    assert written.teams[0].rounds[0].judgment is not None
+
+
 async def test_the_list_has_the_cost_of_rounds_that_did_not_end(tmp_path: Path) -> None:
     execution_id = await interrupted(tmp_path)
     [line] = await list_executions(Workspace(tmp_path))

@@ -21,8 +21,10 @@ from mixseek.records import (
     ExecutionStatus,
     ExitReason,
     ImprovementJudgment,
+    LeaderBoardEntry,
     LostUsage,
     ModelUsage,
+    RoundState,
     Standing,
     Usage,
     cost_of,
@@ -154,6 +156,7 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
             kept = replace(kept, played=await _if_readable(_read_played(journal, execution_id), {}))
         if stored.summary is None and not kept.is_over:
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
+            stored = await _if_readable(_with_told_rounds(journal, execution_id, stored), stored)
     if not stored.found and not kept.found:
         raise ConfigurationError(_not_found(execution_id, []))
     return _record(execution_id, stored, kept, is_running=is_running)
@@ -377,6 +380,25 @@ async def _read_open_rounds(journal: Journal, execution_id: str, kept: _Kept) ->
     # A call that failed before it gave anything is on no bill.
     bill = tuple(line for line in await journal.bill(execution_id) if any(_size(line)))
     return replace(kept, open_rounds=rounds, bill=bill)
+
+
+async def _with_told_rounds(journal: Journal, execution_id: str, stored: ExecutionRows) -> ExecutionRows:
+    """The rows, and what the journal alone has of rounds and verdicts: rows are written a moment after it."""
+    board, statuses = ({_place(row): row for row in rows} for rows in (stored.board, stored.statuses))
+    for event in await journal.events(execution_id, kinds=("RoundFinished", "RoundFailed", "RoundJudged")):
+        told = _told(event)
+        if event.kind == "RoundJudged":
+            place = str(event.team_id), told["round_number"]
+            status = statuses.get(place)
+            if status is not None and status["should_continue"] is None:
+                statuses[place] = {**status, **told["judgment"]}
+            continue
+        entry, state = LeaderBoardEntry.model_validate(told["entry"]), RoundState.model_validate(told["state"])
+        place = entry.team_id, entry.round_number
+        times = state.model_dump(include={"round_started_at", "round_ended_at"})
+        board.setdefault(place, entry.model_dump())
+        statuses.setdefault(place, {**entry.model_dump(), **times, "should_continue": None})
+    return replace(stored, board=tuple(board.values()), statuses=tuple(statuses.values()))
 
 
 def _told(event: JournalEvent) -> dict[str, Any]:

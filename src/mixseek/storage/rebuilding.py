@@ -50,8 +50,8 @@ def journal_beside(database: Path) -> Path | None:
 def rebuild_rows(connection: duckdb.DuckDBPyConnection, database: Path, journal: Path) -> Rebuilt:
     """Let the tables hold the rows of every execution of the journal.
 
-    Rows of an execution that is being played are only added: the run writes a round before it tells of it, so what the
-    table has may be newer.
+    Rows of an execution that is being played are only added: the run may write a round before it tells of it, so what
+    the table has may be newer.
     """
     executions, added, changed = dict[str, bool](), 0, 0
     for part in retold(journal):
