@@ -282,6 +282,43 @@ async def test_a_judge_that_has_scored_is_not_asked_again_where_another_could_no
     assert (played_again.equal, played_again.calls_not_asked_for) == (True, 0)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "asked"),
+    [
+        ("How good is it?", "How true is it?", 2),
+        ('name = "Quality"', 'name = "Quality"\ntemperature = 0.5', 2),
+        ("max_retries = 0", "max_retries = 1", 1),
+        ("How does it sound?", "How does it read?", 1),
+        ('default_model = "loop:judge"', 'default_model = "loop:judge"\n[llm_default]\ntop_p = 0.5', 2),
+        ("loop:stylist", "loop:judge", 2),  # Style alone, by the model of Quality
+    ],
+)
+async def test_a_judge_that_was_changed_scores_again_what_it_had_scored(
+    tmp_path: Path, scripted: ModelServer, before: str, after: str, asked: int
+) -> None:
+    arena = Arena(
+        tmp_path,
+        scripted.base_url,
+        [Team("alpha", members=0)],
+        orchestrator=f"max_rounds = 1\n{NO_RETRIES}",
+        top_of_evaluator="max_retries = 0",
+        evaluator=(
+            '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\n'
+            '[[metrics]]\nname = "Style"\nsystem_instruction = "How does it sound?"\nmodel = "loop:stylist"\n'
+        ),
+    )
+    arena.script(scripted)
+    scripted.on("stylist", lambda _: {"evaluator_comment": "dull", "score": 30})
+    scripted.fault(503, model="stylist", count=1)
+    scripted.set_latency(0.2, model="stylist")
+    assert (await begun(arena)).failed_teams_info
+    file = tmp_path / "configs" / "evaluator.toml"
+    file.write_text(file.read_text().replace(before, after))
+    summary, _ = await resumed(arena, accept_changes=True)
+    assert summary.failed_teams_info == []
+    assert scripted.bill.models["judge"].requests == asked
+
+
 async def test_a_team_that_ran_out_of_time_goes_on_when_it_is_given_more(tmp_path: Path, scripted: ModelServer) -> None:
     arena = Arena(tmp_path, scripted.base_url, [Team("beta")], orchestrator=ROUNDS)
     arena.script(scripted)

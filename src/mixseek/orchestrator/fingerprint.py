@@ -7,7 +7,7 @@ another key of the same account changes nothing; the paths of files do not count
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
@@ -22,12 +22,13 @@ from mixseek.events import RunStarted
 from mixseek.records import Attachment
 from mixseek.workspace import Workspace
 
-__all__ = ["changes", "fingerprint"]
+__all__ = ["changes", "fingerprint", "outdated_scores"]
 
 _LONGEST_NAME = 300
 _LARGEST_FILE = 16 * 1024 * 1024
 _MOST_TOLD = 20
 _LONGEST_VALUE = 60
+_NO_PART_OF_A_SCORE = frozenset({"weight", "max_retries", "timeout_seconds", "metrics", "custom_metrics"})
 
 
 def fingerprint(
@@ -55,6 +56,34 @@ def changes(before: RunStarted, now: RunStarted) -> list[Problem]:
             told += _differences(part, old.get(part), new.get(part)) or [_changed(part, was, now_is)]
     more = len(told) - _MOST_TOLD
     return [*told[:_MOST_TOLD], Problem(f"and {more} more")] if more > 0 else told
+
+
+def outdated_scores(before: RunStarted, now: RunStarted) -> frozenset[str]:
+    """The metrics that would be asked something else by now, or computed otherwise: what they said does not hold."""
+    was, now_is = _scored_by(before), _scored_by(now)
+    return frozenset(name for name, part in was.items() if part != now_is.get(name))
+
+
+def _scored_by(begun: RunStarted) -> dict[str, list[Any]]:
+    """What the scores of each metric depend on; its weight, and how often and how long is tried, change none."""
+    shown: dict[str, Any] = begun.configuration if isinstance(begun.configuration, dict) else {}
+    evaluator, prompts = shown.get("evaluator") or {}, shown.get("prompt_builder") or {}
+    for_all = [prompts.get("evaluator_user_prompt"), begun.reference]
+    found: dict[str, list[Any]] = {}
+    for metric in evaluator.get("metrics", ()):
+        # What a metric sets itself it does not take from the defaults.
+        set_itself = {name for name, value in metric.items() if value is not None}
+        defaults = _scoring(evaluator, set_itself | ({"default_model"} if "model" in set_itself else set()))
+        own = [defaults, _scoring(metric), evaluator.get("custom_metrics", {}).get(metric.get("type"))]
+        named = [value for _, value in _leaves(own) if isinstance(value, str)]
+        content = [begun.fingerprint.get(f"{kind} {name}") for name in named for kind in ("file", "module")]
+        found[metric["name"]] = [*for_all, *own, *content]
+    return found
+
+
+def _scoring(settings: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
+    kept = {name: value for name, value in settings.items() if name not in {*_NO_PART_OF_A_SCORE, *without}}
+    return {name: _scoring(value, without) if isinstance(value, Mapping) else value for name, value in kept.items()}
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ from mixseek.orchestrator.arguments import (
 )
 from mixseek.orchestrator.collector import long_lived
 from mixseek.orchestrator.estimate import first_round, unpayable_judges
-from mixseek.orchestrator.fingerprint import changes, fingerprint
+from mixseek.orchestrator.fingerprint import changes, fingerprint, outdated_scores
 from mixseek.orchestrator.stopping import Stoppable
 from mixseek.records import (
     Attachment,
@@ -480,6 +480,7 @@ class _Execution:
             team_id = controller.get_team_id()
             team = restored.teams.get(team_id, RestoredTeam())
             team = team.with_more_to_spend() if team_id in reopened else team
+            team = team.without_scores(outdated_scores(restored.started, started))
             self._restore(controller, team, outdated_prompts(restored.started, started))
         return RunResumed(
             **started.model_dump(exclude={"at"}),

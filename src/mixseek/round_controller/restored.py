@@ -87,6 +87,13 @@ class RestoredTeam:
         undecided = [replace(one, verdict=None) if _ended_by_budget(one.verdict) else one for one in self.rounds]
         return replace(self, best=None, rounds=tuple(undecided))
 
+    def without_scores(self, metrics: frozenset[str]) -> Self:
+        """The team as it goes on where these metrics have to score its submission anew."""
+        if self.submission is None:
+            return self
+        known = tuple(score for score in self.submission.known if score.metric_name not in metrics)
+        return replace(self, submission=replace(self.submission, known=known))
+
     @property
     def entries(self) -> list[LeaderBoardEntry]:
         """Its rounds as they are on the leader board."""
