@@ -136,6 +136,14 @@ def test_what_differs_is_told(once: tuple[Path, str], tmp_path: Path, capsys: py
     assert "changed since: " in told.err
 
 
+def test_nothing_is_to_be_written_and_so_nothing_is_lost(
+    once: tuple[Path, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    root, execution_id = once
+    asyncio.run(replay(execution_id, root))
+    assert "the journal lost" not in caplog.text
+
+
 def test_what_did_not_end_is_not_replayed(once: tuple[Path, str], tmp_path: Path) -> None:
     root = _copy(once[0], tmp_path)
     with sqlite3.connect(root / "journal.db") as db:

@@ -26,6 +26,7 @@ from mixseek.testing import ModelCall, ModelServer, ModelServerProcess, ToolCall
 from soak import forked
 from soak.arena import TASK, Arena, Team
 from tests.processes import holder_of
+from tests.waiting import until
 
 ID = "resumed"
 ROUNDS = "max_rounds = 2\nmin_rounds = 1\n"
@@ -330,6 +331,23 @@ async def test_a_team_that_ran_out_of_time_goes_on_when_it_is_given_more(tmp_pat
     assert summary.failed_teams_info == []
     assert summary.total_execution_time_seconds >= 2
     assert summary.usage.requests == sum(row["requests"] for row in arena.rows("model_usage"))
+
+
+async def test_a_team_that_was_taken_up_with_its_submission_is_in_the_round_of_that(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha", members=0)], orchestrator=f"{ROUNDS}{NO_RETRIES}")
+    arena.script(scripted)
+    scripted.fault(401, model="judge")
+    await begun(arena)
+    scripted.clear_faults()
+    scripted.fault("hang_before_headers", model="judge")
+    again = arena.build()
+    playing = asyncio.create_task(again.resume(ID))
+    await until(lambda: scripted.bill.models["judge"].waiting > 0)
+    assert again.get_team_status("alpha").current_round == 1
+    again.stop()
+    assert [team.error_message for team in (await playing).failed_teams_info] == ["interrupted in round 1"]
 
 
 async def test_a_run_that_was_stopped_goes_on(tmp_path: Path, scripted: ModelServer) -> None:

@@ -9,7 +9,7 @@ way as before.
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from pathlib import Path
@@ -37,9 +37,9 @@ from mixseek.storage.journal import (
     ModelCall,
     Request,
     RoundPrompt,
-    StartedCall,
     ToolResult,
 )
+from mixseek.storage.journal_writer import Line, Row
 from mixseek.workspace import Workspace
 
 __all__ = ["Replay", "ReplayedTeam", "replay"]
@@ -391,22 +391,10 @@ class _ReplayJournal(Journal):
             self.used.update(line.call_id for line in self._of_members if _was_made_for(known, line))
         return known
 
-    async def call_starts(self, call: StartedCall, *, durable: bool = True) -> None:
+    async def _write(self, make_row: Callable[[], Row], line: Line | None) -> None:
         """Keep nothing."""
 
-    async def record_call(self, call: ModelCall) -> None:
-        """Keep nothing."""
-
-    async def record_tool_result(self, result: ToolResult) -> None:
-        """Keep nothing."""
-
-    async def record_prompt(self, prompt: RoundPrompt) -> None:
-        """Keep nothing."""
-
-    async def record_event(self, event: JournalEvent) -> None:
-        """Keep nothing."""
-
-    def record_event_later(self, event: JournalEvent) -> None:
+    def _write_later(self, make_row: Callable[[], Row], line: Line | None = None) -> None:
         """Keep nothing."""
 
 

@@ -491,7 +491,8 @@ class _Execution:
 
     def _restore(self, controller: RoundController, team: RestoredTeam, outdated: frozenset[str]) -> None:
         controller.restore(team, outdated)
-        self._note(controller, current_round=len(team.rounds))
+        # That a round began whose submission is there was told by another process.
+        self._note(controller, current_round=len(team.rounds) + (team.submission is not None))
         if team.best is not None:
             self._results.append(team.best)
             self._note(controller, status="completed")

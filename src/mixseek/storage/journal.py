@@ -465,7 +465,7 @@ class Journal:
     ) -> None:
         await self.aclose()
 
-    # --- inside ---
+    # --- inside: all that is recorded goes by these two ---
 
     async def _write(self, make_row: Callable[[], Row], line: Line | None) -> None:
         self._refuse_if_closed()
