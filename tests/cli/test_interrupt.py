@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -276,7 +277,9 @@ def test_a_second_ctrl_c_ends_at_once_whatever_happens(server: ModelServerProces
         terminal.type("\x03")
         assert terminal.wait() == 130
     assert b"\x1b[?25l" not in terminal.raw  # no cursor is left hidden
-    assert b"ended at once; mixseek resume goes on with execution" in terminal.raw
+    last = terminal.raw.decode().splitlines()[-2:]
+    assert last[0] == "mixseek: ended at once; this goes on with it:"
+    assert re.fullmatch(rf"  mixseek resume [-0-9a-f]{{36}} -w {re.escape(str(tmp_path))}", last[1])
 
 
 def test_ctrl_c_when_all_is_done_changes_nothing(server: ModelServerProcess, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def _environment() -> dict[str, str]:
 def test_an_execution_that_was_ended_goes_on_by_one_word(arena: Arena, server: ModelServerProcess) -> None:
     ended_by(signal.SIGTERM, arena, server, answered=8)
     listed = mixseek(arena, "history").stdout
-    assert "mixseek resume ID goes on with one that is interrupted or unfinished" in listed
+    assert f"mixseek resume ID -w {arena.root} goes on with one that is interrupted or unfinished" in listed
     gone_on = mixseek(arena, "resume", "-f", "json")
     assert gone_on.returncode == 0, gone_on.stderr
     summary = json.loads(gone_on.stdout)

@@ -137,7 +137,7 @@ def test_a_dry_run_estimates_and_says_how_that_stands_to_the_budget(
 @pytest.mark.parametrize(
     ("longest", "told"),
     [
-        ("", "enough for the low estimate, but not beside the 9,"),
+        ("", "cannot pay for one round: at least 10,"),
         ("max_output_tokens = 200\n", "enough for the low estimate, not for the high one"),
     ],
 )
@@ -153,13 +153,86 @@ def test_a_dry_run_reckons_with_what_calls_set_aside_and_with_the_budgets_of_tea
     assert "  budget of 5 calls of Team A: less than the low estimate: teams will stop early" in out
 
 
+@pytest.mark.parametrize(
+    ("budget", "told", "rounds"),
+    [
+        ("max_requests = 3", "cannot pay for one round: at least 4 would be needed; there is a result only with a", 0),
+        ("max_requests = 4", "less than the low estimate: teams will stop early after 1 of 3 rounds\n", 1),
+        ("max_requests = 7", "less than the low estimate: teams will stop early after 1 of 3 rounds\n", 1),
+        ("max_requests = 8", "less than the low estimate: teams will stop early after 2 of 3 rounds\n", 2),
+        ("max_requests = 14", "enough for the high estimate, and for 3 rounds of every team in the worst case\n", 3),
+        ("max_tokens = 10000", "cannot pay for one round: at least 10,", 0),
+        ("max_tokens = 60000\nmax_output_tokens = 300", "enough for 3 rounds of every team in the worst case\n", 3),
+    ],
+)
+def test_a_dry_run_tells_how_many_rounds_the_run_then_has(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str], budget: str, told: str, rounds: int
+) -> None:
+    place = str(_workspace(tmp_path, server, budget))
+    code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run")
+    assert code == 0
+    [line] = [line for line in out.splitlines(keepends=True) if line.startswith("  budget of ")]
+    assert line.partition(": ")[2].startswith(told)
+    code, _, err = _run(capsys, "exec", "Name a tree.", "-w", place)
+    assert code == (0 if rounds else 2)
+    assert err.count(" finished, score ") - err.count("a: finished, ") == rounds
+
+
+def test_a_dry_run_says_what_a_run_that_has_no_result_says_and_offers_the_same_remedy(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(_workspace(tmp_path, server, "max_tokens = 9000"))
+    _, out, _ = _run(capsys, "exec", "Name a tree.", "-w", place, "--dry-run")
+    _, _, err = _run(capsys, "exec", "Name a tree.", "-w", place)
+    for words in (
+        " would be needed, with 8,192 tokens for an answer of loopback:judge",
+        "with a larger limit, or a smaller max_output_tokens (or max_tokens of an agent that has it)",
+    ):
+        assert (words in out, words in err) == (True, True)
+
+
+@pytest.mark.parametrize("of_a_team", [False, True])
+def test_a_budget_that_is_refused_is_told_so_in_the_plan_and_is_enough_for_nothing(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str], of_a_team: bool
+) -> None:
+    place = _workspace(tmp_path, server, "max_seconds = 60" if of_a_team else "max_tokens = 1000")
+    if of_a_team:
+        with (place / "configs/agents/team-a.toml").open("a") as file:
+            file.write("\n[team.budget]\nmax_tokens = 1000\n")
+    code, out, planned = _run(capsys, "exec", "Name a tree.", "-w", str(place), "--dry-run")
+    refusal = planned.partition(".max_tokens: 1,000 tokens ")[2]
+    assert refusal.startswith("cannot pay for one answer of 'loopback:judge', which judges: with 8,192 tokens it may ")
+    assert f"  budget of 1,000 tokens{' of Team A' * of_a_team}: refused: it {refusal}" in out
+    assert "enough" not in out
+    assert (code, planned) == _run(capsys, "exec", "Name a tree.", "-w", str(place))[::2]
+
+
+def test_a_dry_run_tells_where_not_every_team_can_have_a_round(
+    tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_workspace(tmp_path, teams=2, max_rounds=3, base_url=server.base_url)
+    file.write_text(f"{file.read_text()}\n[budget]\nmax_requests = 7\n")
+    _, out, _ = _run(capsys, "exec", "Name a tree.", "-w", str(tmp_path), "--dry-run")
+    told = (
+        "cannot pay for a first round of every team: at least 8 would be needed; all have a result only with a larger"
+    )
+    assert f"  budget of 7 calls: {told} limit\n" in out
+    code, _, err = _run(capsys, "exec", "Name a tree.", "-w", str(tmp_path))
+    assert (code, err.count(": round 1 finished, ")) == (1, 1)
+    file.write_text(file.read_text().replace("= 7", "= 12"))
+    _, out, _ = _run(capsys, "exec", "Name a tree.", "-w", str(tmp_path), "--dry-run")
+    assert "teams will stop early, in the worst case after 1 of 3 rounds, else after 2\n" in out
+    _, _, err = _run(capsys, "exec", "Name a tree.", "-w", str(tmp_path))
+    assert (err.count(": round 1 finished, "), err.count(": round 2 finished, ")) == (2, 1)
+
+
 def test_a_dry_run_counts_a_token_for_each_byte_that_a_call_may_read(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = str(_workspace(tmp_path, server, "max_tokens = 60000\nmax_output_tokens = 200"))
     task = "word " * 8000
     code, out, _ = _run(capsys, "exec", task, "-w", place, "--dry-run")
-    assert (code, "budget of 60,000 tokens: less than the low estimate" in out) == (0, True)
+    assert (code, "budget of 60,000 tokens: cannot pay for one round: at least 6" in out) == (0, True)
     larger = str(_workspace(tmp_path / "larger", server, "max_tokens = 100000\nmax_output_tokens = 200"))
     _, out, _ = _run(capsys, "exec", task, "-w", larger, "--dry-run")
     assert "budget of 100,000 tokens: enough for the low estimate, but not beside the 4" in out

@@ -1,5 +1,6 @@
 """What Python gives at the door: a mistake is one line that names the argument, and nobody has been asked anything."""
 
+import inspect
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from mixseek.errors import ConfigurationError
 from mixseek.events import Event
 from mixseek.llm import Backoff
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
+from mixseek.orchestrator.compete import Limits
 from mixseek.orchestrator.single import TeamAlone
 from mixseek.records import MemberSubmission, RoundState
 from mixseek.testing import Match, ModelCall, scripted, write_workspace
@@ -93,6 +95,19 @@ async def test_an_argument_of_another_kind_is_named_with_what_it_must_be(
     with pytest.raises(ConfigurationError) as raised:
         await mixseek.arun("task", **given(**wrong))
     assert str(raised.value) == told
+    assert asked == []
+
+
+async def test_an_unknown_argument_is_told_with_every_argument_there_is(asked: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        await mixseek.arun("task", **given(zzz=1, max_roundz=2))
+    unlike, near = raised.value.problems
+    assert str(near) == 'arguments: max_roundz: unknown key; did you mean "max_rounds"?'
+    words, listed = str(unlike).split(" known are ")
+    assert words == "arguments: zzz: unknown key;"
+    named = [name for name in inspect.signature(mixseek.arun).parameters if name != "limits"]
+    in_files = ["evaluator_config", "judgment_config", "prompt_builder_config"]
+    assert listed.split(", ") == sorted({*named, *Limits.__annotations__, *in_files})
     assert asked == []
 
 

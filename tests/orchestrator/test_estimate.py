@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mixseek.config.manager import ConfigurationManager, RunSettings
+from mixseek.events import Event, RoundFinished
 from mixseek.llm import ModelHub
 from mixseek.orchestrator import Orchestrator
 from mixseek.orchestrator.estimate import Taken, estimate
@@ -56,3 +57,27 @@ async def test_a_run_that_stops_as_soon_as_it_may_with_short_answers_takes_no_le
     read = sum(len(message["content"].encode()) for one in server.requests for message in one.body["messages"])
     assert read / 10 < low.input_tokens * SHORTEST < read, "low, and not idle"
     assert taken.output_tokens / 3 < low.output_tokens <= taken.output_tokens
+
+
+@pytest.mark.parametrize(
+    ("budget", "fewest"), [("max_tokens = 15000", 1), ("max_tokens = 25000", 2), ("max_tokens = 50000", 3)]
+)
+async def test_a_run_whose_answers_are_as_long_as_they_may_be_has_the_rounds_of_the_worst_case(
+    tmp_path: Path, budget: str, fewest: int
+) -> None:
+    longest = "word " * 240  # three hundred tokens of four bytes
+    async with ModelServer() as server:
+        server.on("leader-a", [longest] * 9)
+        server.on("judge", [{"evaluator_comment": longest[:1000], "score": 80}] * 9)
+        going_on = {"reasoning": longest[:1000], "should_continue": True, "confidence_score": 0.9}
+        server.on("judgment", [going_on] * 9)
+        file = write_workspace(tmp_path, teams=1, max_rounds=3, base_url=server.base_url)
+        file.write_text(f"{file.read_text()}\n[budget]\n{budget}\nmax_output_tokens = 300\n")
+        settings = ConfigurationManager(tmp_path).load_run_settings(file)
+        async with ModelHub(settings.providers) as hub:
+            [told] = estimate(settings, len(TASK), hub).against_budget
+        rounds = f"{fewest} rounds of every team" if fewest == 3 else f"in the worst case after {fewest} of 3 rounds"
+        assert rounds in told
+        played: list[Event] = []
+        await Orchestrator(settings, save_db=False, listeners=[played.append]).execute(TASK)
+        assert sum(isinstance(event, RoundFinished) for event in played) >= fewest

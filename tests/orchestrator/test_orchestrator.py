@@ -503,7 +503,7 @@ async def test_results_are_returned_even_if_the_summary_cannot_be_written_and_a_
             holder.communicate()
     assert [(each.team_id, each.score) for each in summary.team_results] == [("alpha", 70)]
     assert arena.rows("execution_summary") == []
-    assert f"mixseek resume {summary.execution_id} writes it" in caplog.text
+    assert f"mixseek resume {summary.execution_id} -w {tmp_path} writes it" in caplog.text
     asked = server.bill.total.requests
     resumed = await arena.build().resume(summary.execution_id)
     assert [(each.team_id, each.score) for each in resumed.team_results] == [("alpha", 70)]

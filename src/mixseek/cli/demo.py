@@ -66,7 +66,7 @@ def demo(
     settings = manager.load_run_settings(manager.default_file(ORCHESTRATOR), for_a_run=True)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
-        played = play(settings, lambda it: it.execute(task), redactor, listeners)
+        played = play(settings, lambda it: it.execute(task), redactor, listeners, workspace=workspace)
     summary, progress = played.summary, played.progress
     print_summary(summary, output_format, redactor, progress.scores)
     has_begun = progress.execution_id is not None

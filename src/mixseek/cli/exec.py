@@ -115,7 +115,9 @@ def exec_(
         _leave_with_plan(manager, file, settings, _size(task, attachments), output_format)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:
-        played = play(settings, lambda it: it.execute(task, attachments=attachments), redactor, listeners)
+        played = play(
+            settings, lambda it: it.execute(task, attachments=attachments), redactor, listeners, workspace=workspace
+        )
     leave_with(played, Wanted(output_format, answer_to, page, workspace), redactor)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mixseek.amounts import usd, usd_digits
+from mixseek.amounts import command_to_copy, usd, usd_digits
 from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
 from mixseek.cli.stored import as_json, duration, open_place, score_text, short_ids, state, when
 from mixseek.cli.tables import Column, print_table
@@ -59,7 +59,8 @@ def history(
     rows = [[ids[line.execution_id], *_cells(line, digits)] for line in shown]
     print_table(_COLUMNS, [[place.redactor.text(cell) for cell in row] for row in rows])
     if any(line.is_open and not line.names_no_file for line in shown):
-        print_line("mixseek resume ID goes on with one that is interrupted or unfinished")
+        resume = command_to_copy("resume", "ID", workspace)
+        print_line(f"{resume} goes on with one that is interrupted or unfinished")
     if len(shown) < len(lines):
         print_line(f"{len(lines) - len(shown)} more: --limit {len(lines)} lists all")
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from mixseek.amounts import command_to_copy
 from mixseek.cli.answer_file import AnswerFile, write_answer
 from mixseek.cli.interrupt import leave_interrupted, run_until_stopped
 from mixseek.cli.live import showing
-from mixseek.cli.output import Format, warn
+from mixseek.cli.output import Format, clean, warn
 from mixseek.cli.progress import Progress
 from mixseek.cli.report_file import ReportFile
 from mixseek.cli.summary import print_summary, tell_of_interruption, tell_who_can_go_on
@@ -53,15 +55,22 @@ def play(
     asking: Callable[["Orchestrator"], Coroutine[Any, Any, ExecutionSummary]],
     redactor: Redactor,
     listeners: Sequence[Listener],
+    *,
+    workspace: Path | None,
 ) -> Played:
-    """Play, show on standard error what happens, and come back with what came of it; Ctrl-C ends it gracefully."""
+    """Play, show on standard error what happens, and come back with what came of it; Ctrl-C ends it gracefully.
+
+    ``workspace`` is as it was given, for the command that is told where a second Ctrl-C ends it at once.
+    """
     # Imported when all files are right: a mistake in one is told without the second it takes to load model code.
     from mixseek.orchestrator import Orchestrator
 
     with showing(redactor) as progress:
         orchestrator = Orchestrator(settings.orchestrator, listeners=[progress, *listeners])
         try:
-            summary = run_until_stopped(asking(orchestrator), orchestrator.stop, lambda: _last_words(progress))
+            summary = run_until_stopped(
+                asking(orchestrator), orchestrator.stop, partial(_last_words, progress, workspace)
+            )
         except StorageError as error:
             # What the teams did is paid for, and known even if it could not be stored.
             if progress.summary is None:
@@ -71,10 +80,11 @@ def play(
     return Played(summary, progress)
 
 
-def _last_words(progress: Progress) -> str:
+def _last_words(progress: Progress, workspace: Path | None) -> str:
     if progress.execution_id is None:
         return ""
-    return f"mixseek: ended at once; mixseek resume goes on with execution {progress.execution_id}\n"
+    resume = command_to_copy("resume", progress.execution_id, workspace)
+    return f"mixseek: ended at once; this goes on with it:\n  {clean(resume)}\n"
 
 
 def leave_with(played: Played, wanted: Wanted, redactor: Redactor) -> NoReturn:

@@ -93,7 +93,13 @@ def resume_execution(
     page = report_file(place, given.report, given.report_to)
     wanted = Wanted(given.output_format, answer_file(given.output), page, given.workspace)
     with watching(logs, manager.environ) as listeners:
-        played = play(settings, lambda it: it.resume(execution_id, accept_changes=accept_changes), redactor, listeners)
+        played = play(
+            settings,
+            lambda it: it.resume(execution_id, accept_changes=accept_changes),
+            redactor,
+            listeners,
+            workspace=given.workspace,
+        )
     leave_with(played, wanted, redactor)
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from mixseek.config.kinds import KINDS
+from mixseek.config.kinds import KINDS, Kind
 from mixseek.config.layers import KeyPath, Place, show_path, show_value
 from mixseek.config.masking import is_secret_name, mask
 from mixseek.config.schema import (
@@ -22,7 +22,15 @@ from mixseek.config.schema import (
 from mixseek.config.shape import allowed_at, field_at, known_part, model_at, needed_key, settable_keys
 from mixseek.errors import Problem
 
-__all__ = ["faults_of", "misplaces_a_model", "no_such_file", "problem_at", "problems_of"]
+__all__ = [
+    "faults_of",
+    "misplaces_a_model",
+    "no_such_file",
+    "problem_at",
+    "problems_of",
+    "words_of_unknown_argument",
+    "words_of_unknown_key",
+]
 
 _LONGEST_VALUE = 60
 _ALMOST_THE_SAME = 0.9
@@ -87,7 +95,7 @@ def _message(error: ErrorDetails, model: type[BaseModel], path: KeyPath) -> str:
     if kind == "value_error":
         return str(error["ctx"]["error"])
     if kind == "extra_forbidden":
-        return _unknown_key(model, path)
+        return words_of_unknown_key(model, path)
     wanted = allowed_at(model, path)
     if kind == "missing":
         return f"is required: {wanted}{_purpose(field_at(model, path))}"
@@ -116,7 +124,21 @@ def _purpose(field: FieldInfo | None) -> str:
     return f" ({field.description.rstrip('.')})" if field and field.description else ""
 
 
-def _unknown_key(model: type[BaseModel], path: KeyPath) -> str:
+def words_of_unknown_argument(model: type[BaseModel], name: str, known: Iterable[str]) -> str:
+    """What to say of an argument that should be a key of ``model``, beside which Python takes all of ``known``."""
+    return _misplaced(model, (name,)) or _nearest(name, sorted({*_known_keys(model), *known}))
+
+
+def words_of_unknown_key(model: type[BaseModel], path: KeyPath) -> str:
+    """What to say of a key that a file has and ``model`` has not."""
+    kind = _kind_of(model)
+    beside = kind.outside if kind is not None and len(path) == 1 else frozenset()
+    known = _known_keys(model_at(model, path[:-1]))
+    return _misplaced(model, path) or _nearest(str(path[-1]), [name for name in known if name not in beside])
+
+
+def _misplaced(model: type[BaseModel], path: KeyPath) -> str | None:
+    """What to say of a key that belongs elsewhere, or nowhere; None if it is only unknown."""
     key, owner = str(path[-1]), model_at(model, path[:-1])
     known = _known_keys(owner)
     # One letter off a key that exists is a slip, whatever it sounds like: max_token for max_tokens.
@@ -124,12 +146,15 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> str:
         return _secret_key(owner)
     if path == (_TABLE_LESS.get(model),):
         return "unknown key: the settings of this kind of file stand at the top level, without a table"
-    kind = next((kind for kind in KINDS.values() if kind.model is model), None)
+    kind = _kind_of(model)
     inside = next((name for name in known if key in _known_keys(model_at(model, [*path[:-1], name]))), None)
     if inside is not None and kind is not None:
         return f"unknown key here: it belongs into [{show_path(kind.key((*path[:-1], inside)))}]"
-    beside = kind.outside if kind is not None and len(path) == 1 else frozenset()
-    return _nearest(key, [name for name in known if name not in beside])
+    return None
+
+
+def _kind_of(model: type[BaseModel]) -> Kind | None:
+    return next((kind for kind in KINDS.values() if kind.model is model), None)
 
 
 def _nearest(key: str, known: list[str]) -> str:

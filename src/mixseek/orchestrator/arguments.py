@@ -5,12 +5,11 @@ Where it is clear what was meant it is taken as such: one listener stands for a 
 
 import inspect
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.manager import RunSettings
+from mixseek.config.problems import words_of_unknown_argument, words_of_unknown_key
 from mixseek.config.reading import checked_seconds, checked_text
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
 from mixseek.errors import ConfigurationError, Problem
@@ -41,18 +40,13 @@ def checked_settings(given: Any) -> OrchestratorSettings | RunSettings:
 
 
 def checked_limits(given: Mapping[str, Any], others: Iterable[str]) -> Mapping[str, Any]:
-    """The settings of an orchestrator file; one that is another argument misspelt is told, all else as in a file."""
-    # A file has these in tables or files of their own, so that its checks do not think of them.
-    elsewhere = {*others, *ORCHESTRATOR.outside}
-    known = {*elsewhere, *OrchestratorSettings.model_fields}
-    near = {name: get_close_matches(name, known, n=1) for name in given if name not in known}
-    problems = [
-        Problem(f'unknown key; did you mean "{found[0]}"?', "arguments", name)
-        for name, found in near.items()
-        if found and found[0] in elsewhere
-    ]
-    if problems:
-        raise ConfigurationError(problems)
+    """The settings of an orchestrator file; an argument that is unknown is told here, with all that Python takes."""
+    others = set(others)
+    unknown = given.keys() - others - OrchestratorSettings.model_fields.keys()
+    told = {name: words_of_unknown_argument(OrchestratorSettings, name, others) for name in given if name in unknown}
+    # Where that is what the checks of a file say, these say it, with all else that is wrong.
+    if any(words != words_of_unknown_key(OrchestratorSettings, (name,)) for name, words in told.items()):
+        raise ConfigurationError([Problem(words, "arguments", name) for name, words in told.items()])
     return given
 
 

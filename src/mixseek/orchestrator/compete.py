@@ -115,7 +115,7 @@ async def arun(
     are stored there; without one no file is looked for, nothing is written, and paths start at the current directory.
     Everything is checked before a model is called; mistakes are a :class:`~mixseek.errors.ConfigurationError`.
     """
-    given_limits = checked_limits(limits, Options.__annotations__.keys() - Limits.__annotations__.keys())
+    given_limits = checked_limits(limits, {"task", *Options.__annotations__})
     place = Workspace.bare() if workspace is None else Workspace.locate(workspace)
     with lending(Given(listed_teams(teams), evaluator, judgment, prompt_builder, providers)) as given:
         settings = await asyncio.to_thread(ConfigurationManager(place, given=given).assemble, given_limits)

@@ -6,25 +6,29 @@ the long one is no bound: a budget is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from mixseek.agents.member import MemberAgentFactory
 from mixseek.agents.member.plain import PlainMemberAgent
-from mixseek.amounts import amount_words, counted, limit_words
+from mixseek.amounts import amount_words, counted, larger_limit_words, limit_words
 from mixseek.config.checks import is_known_judge
 from mixseek.config.manager import RunSettings, problems_within
 from mixseek.config.schema import BudgetSettings, EvaluatorSettings, MemberAgentConfig, MetricSettings, TeamSettings
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.llm import ModelHub
 from mixseek.llm.providers_tools import PROVIDERS_TOOL_TOKENS, has_tool
-from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS
+from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS, NOTHING, Limit, Spend
 from mixseek.records import AgentType
 
 __all__ = ["Course", "Estimate", "Taken", "estimate", "estimate_judging", "first_round", "unpayable_judges"]
 
 _TOOL_TOKENS: Final = 1_000
 _UNKNOWN_TASK_BYTES: Final = 1_000
+_FORM_BYTES: Final = 1_500
+"""What the form of an answer adds to what a request sets aside, at least."""
+_LIMITS: Final[tuple[Limit, ...]] = ("max_cost_usd", "max_tokens", "max_requests")
 _WITH_PROVIDERS_TOOLS: Final = (AgentType.CODE_EXECUTION, AgentType.WEB_SEARCH, AgentType.WEB_FETCH)
 
 
@@ -97,6 +101,10 @@ _HIGH: Final = Course(
 )
 
 
+_ENOUGH_FOR_HIGH: Final = "enough for the high estimate"
+_WORST: Final = "worst case of a budget: as high, but every answer is as long as max_tokens or max_output_tokens allows"
+
+
 @dataclass(frozen=True)
 class Taken:
     """What a course takes; money is None where a price is not known."""
@@ -149,7 +157,7 @@ def estimate(settings: RunSettings, task_bytes: int | None, hub: ModelHub) -> Es
     """What a run by these settings may take for a task of so many bytes, what comes with it included."""
     size = _UNKNOWN_TASK_BYTES if task_bytes is None else task_bytes
     low, high = (_run(settings, settings.teams, size, course, hub) for course in (_LOW, _HIGH))
-    models = set(_models(settings))
+    models, budgets = set(_models(settings)), list(_budgets(settings))
     told = counted(size, "byte")
     known = f"a task of {told}" if task_bytes is None else f"the task has {told}"
     return Estimate(
@@ -159,11 +167,12 @@ def estimate(settings: RunSettings, task_bytes: int | None, hub: ModelHub) -> Es
             f"low: {_LOW.words}",
             f"high: {_HIGH.words}",
             *_words_of_tools(settings, hub),
+            *([_WORST] if budgets else []),
             f"both: {known}, prompts carry all rounds before them, no call is tried again",
         ),
         _unpriced(models, hub),
         settings.unused_prices,
-        tuple(_against_budgets(settings, size, hub)),
+        tuple(words for budget in budgets for words in _against(budget, settings, size, hub)),
     )
 
 
@@ -202,24 +211,32 @@ def unpayable_judges(settings: RunSettings, team: TeamSettings, longest: int, hu
 
     No submission could be scored, and that would be known only when its team was paid.
     """
-    if not settings.is_scored:
-        return []
-    wordy = replace(_LOW, answer_tokens=longest, comment_tokens=longest)
-    judges = list(_judges(settings.evaluator, 0, wordy))
     problems: list[Problem] = []
     for whose in (settings.orchestrator, team):
-        for limit in ("max_cost_usd", "max_tokens") if whose.budget else ():
-            allowed = getattr(whose.budget, limit)
-            for judge in judges if allowed is not None else ():
-                taken = Taken(1, 0, judge.said, hub.prices.estimate(judge.model, 0, judge.said)).of(limit) or 0
-                if taken > allowed:
-                    error = ConfigurationError(
-                        f"{limit_words(limit, allowed)} cannot pay for one answer of {judge.model!r}, which judges: "
-                        f"with {judge.said:,} tokens it may take {amount_words(limit, taken)}; allow more, or set "
-                        "max_output_tokens here or max_tokens of the judge"
-                    )
-                    problems += problems_within(whose, ("budget", limit), error)
+        for limit, words in _unpayable(whose.budget, settings, longest, hub):
+            error = ConfigurationError(f"{limit_words(limit, getattr(whose.budget, limit))} {words}")
+            problems += problems_within(whose, ("budget", limit), error)
     return problems
+
+
+def _unpayable(
+    budget: BudgetSettings | None, settings: RunSettings, longest: int, hub: ModelHub
+) -> Iterator[tuple[Limit, str]]:
+    """The limits that one answer of a judge may exceed, and how."""
+    judges = list(_judges(settings.evaluator, 0, _with_answers_of(longest, _LOW))) if settings.is_scored else []
+    for limit in _LIMITS:
+        allowed: float | None = getattr(budget, limit, None)
+        if allowed is None or limit == "max_requests":
+            continue
+        for judge in judges:
+            taken = _spend(judge.model, 0, judge.said, hub).of(limit)
+            if taken > allowed:
+                yield (
+                    limit,
+                    f"cannot pay for one answer of {judge.model!r}, which judges: with {judge.said:,} tokens it may "
+                    f"take {amount_words(limit, taken)}; allow more, or set max_output_tokens here or max_tokens of "
+                    "the judge",
+                )
 
 
 # --- the course of a run ----------------------------------------------------------------------------------------------
@@ -257,6 +274,10 @@ class _Asked(NamedTuple):
     said: int
     found: int = 0
     """What tools of its provider may bring beside, where it uses them."""
+    form_bytes: int = 0
+    """What the form of its answer adds to what is set aside for it."""
+    is_of_judgment: bool = False
+    """Whether the round counts already, and it is only asked for another."""
 
 
 def _asked(
@@ -327,7 +348,8 @@ def _judge(evaluator: EvaluatorSettings, metric: MetricSettings, read: int, cour
     default = evaluator.llm_default.model or evaluator.default_model
     told = course.instruction(metric.system_instruction)
     longest = metric.max_tokens or evaluator.llm_default.max_tokens
-    return _Asked(metric.model or default, read + course.prompt_tokens + told, course.comment(longest))
+    read += course.prompt_tokens + told
+    return _Asked(metric.model or default, read, course.comment(longest), form_bytes=_FORM_BYTES)
 
 
 def _judgment(settings: RunSettings, number: int, read: int, course: Course) -> Iterator[_Asked]:
@@ -337,7 +359,8 @@ def _judgment(settings: RunSettings, number: int, read: int, course: Course) -> 
     is_last = number == orchestrator.max_rounds
     if judgment.model != "none" and (judgment.judge_on_final_round if is_last else number >= orchestrator.min_rounds):
         told = course.prompt_tokens + course.instruction(judgment.system_instruction)
-        yield _Asked(judgment.model, read + told, course.comment(judgment.max_tokens))
+        said = course.comment(judgment.max_tokens)
+        yield _Asked(judgment.model, read + told, said, form_bytes=_FORM_BYTES, is_of_judgment=True)
 
 
 def _unpriced(models: Iterable[str], hub: ModelHub) -> tuple[str, ...]:
@@ -357,42 +380,220 @@ def _models(settings: RunSettings) -> Iterator[str]:
 # --- and the budget ---------------------------------------------------------------------------------------------------
 
 
-def _against_budgets(settings: RunSettings, task_bytes: int, hub: ModelHub) -> Iterator[str]:
-    run = settings.orchestrator.budget
-    yield from _against(run, "", settings, settings.teams, task_bytes, hub)
+class _Step(NamedTuple):
+    """A call of a round: what it takes in the end, and what it sets aside before."""
+
+    asked: _Asked
+    longest: int
+    taken: Spend
+    bound: Spend
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """The calls of every round, if a run goes by a course."""
+
+    settings: RunSettings
+    task_bytes: int
+    course: Course
+    hub: ModelHub
+    is_wordy: bool = False
+    """Whether answers are as long as they may be."""
+    _known: dict[tuple[str, int], list[_Step]] = field(default_factory=dict)
+    """By team and round: every limit is held against the same calls."""
+
+    def steps(self, team: TeamSettings, number: int) -> list[_Step]:
+        """The calls of one round, in their order."""
+        place = team.team_id, number
+        if place not in self._known:
+            self._known[place] = self._steps(team, number)
+        return self._known[place]
+
+    def _steps(self, team: TeamSettings, number: int) -> list[_Step]:
+        wordy = _with_answers_of(_longest_answer(self.settings, team), self.course)
+        asked, longest = (
+            _asked(self.settings, team, number, self.task_bytes, course, self.hub)
+            for course in (wordy if self.is_wordy else self.course, wordy)
+        )
+        return [self._step(one, most.said) for one, most in zip(asked, longest, strict=True)]
+
+    def _step(self, one: _Asked, longest: int) -> _Step:
+        # A call sets a token aside for each byte.
+        most_read = one.read * _LOW.bytes_a_token + one.form_bytes + one.found
+        taken = _spend(one.model, one.read + one.found, one.said, self.hub)
+        return _Step(one, longest, taken, _spend(one.model, most_read, longest, self.hub))
+
+    def needed_for_firsts(self, limit: Limit, teams: Iterable[TeamSettings]) -> tuple[float, _Step]:
+        """How much first rounds of these teams need, and the call that needs the most."""
+        steps = [step for team in teams for step in self._scored(team)]
+        used = accumulate((step.taken for step in steps), initial=NOTHING)
+        needs = (((before + step.bound).of(limit), step) for before, step in zip(used, steps, strict=False))
+        return max(needs, key=lambda each: each[0])
+
+    def fewest(self, limit: Limit, allowed: float, teams: Sequence[TeamSettings]) -> int:
+        """How many rounds a limit pays for, if all these teams play on."""
+        paying = _Paying(limit, allowed)
+        for number in self._numbers:
+            ahead = _sum(paying.expected.values())
+            for team in teams:
+                if not paying.plays(team.team_id, self.steps(team, number), ahead):
+                    return number - 1
+                ahead = ahead.less(paying.expected[team.team_id])
+        return self._numbers[-1]
+
+    def most(self, limit: Limit, allowed: float, teams: Iterable[TeamSettings]) -> int:
+        """How many rounds of any of these teams a limit pays for, if the others end after their first."""
+        firsts = [(team, _sum(step.taken for step in self._scored(team))) for team in teams]
+        of_all = _sum(first for _, first in firsts)
+        return max(self._alone(_Paying(limit, allowed, of_all.less(first)), team) for team, first in firsts)
+
+    def _alone(self, paying: "_Paying", team: TeamSettings) -> int:
+        for number in self._numbers:
+            if not paying.plays(team.team_id, self.steps(team, number), paying.expected.get(team.team_id, NOTHING)):
+                return number - 1
+        return self._numbers[-1]
+
+    @property
+    def _numbers(self) -> range:
+        return range(1, self.settings.orchestrator.max_rounds + 1)
+
+    def _scored(self, team: TeamSettings) -> list[_Step]:
+        """The calls of a first round until it counts."""
+        return [step for step in self.steps(team, 1) if not step.asked.is_of_judgment]
+
+
+@dataclass
+class _Paying:
+    """Decides about rounds as a purse does, before anything is paid."""
+
+    limit: Limit
+    allowed: float
+    used: Spend = NOTHING
+    largest: Spend = NOTHING
+    expected: dict[str, Spend] = field(default_factory=dict)
+    """Of each team that has a round, what another one may take."""
+
+    def plays(self, team_id: str, steps: Iterable[_Step], ahead: Spend) -> bool:
+        """Pay for the calls of a round; False where it is not begun, or broken off.
+
+        ``ahead`` is what this round and those of others beside it may take; a first one is begun in any case.
+        """
+        before, expected = self.used, self.expected.get(team_id)
+        if expected is not None and not self._has_room_for(self.largest + ahead):
+            return False
+        for step in steps:
+            if not self._has_room_for(step.bound):
+                if not step.asked.is_of_judgment:
+                    return False
+                break  # the round counts, and is the last
+            self.used += step.taken
+            self.largest = self.largest.at_least(replace(step.bound, requests=0))
+        self.expected[team_id] = self.used.less(before).grown().at_least(expected or NOTHING)
+        return True
+
+    def _has_room_for(self, more: Spend) -> bool:
+        return (self.used + more).of(self.limit) <= self.allowed
+
+
+class _Budget(NamedTuple):
+    """A budget, and the teams it pays for."""
+
+    limits: BudgetSettings
+    whose: str
+    teams: Sequence[TeamSettings]
+
+
+def _budgets(settings: RunSettings) -> Iterator[_Budget]:
+    if settings.orchestrator.budget is not None:
+        yield _Budget(settings.orchestrator.budget, "", settings.teams)
     for team in settings.teams:
-        whose = f" of {team.team_name}"
-        yield from _against(team.budget, whose, settings, [team], task_bytes, hub)
+        if team.budget is not None:
+            yield _Budget(team.budget, f" of {team.team_name}", [team])
 
 
-def _against(
-    budget: BudgetSettings | None,
-    whose: str,
-    settings: RunSettings,
-    teams: Sequence[TeamSettings],
-    task_bytes: int,
-    hub: ModelHub,
-) -> Iterator[str]:
-    """How a budget that pays for these teams stands to each course."""
-    if budget is None:
-        return
-    low, high = (_run(settings, teams, task_bytes, course, hub) for course in (_LOW, _HIGH))
+def _against(budget: _Budget, settings: RunSettings, task_bytes: int, hub: ModelHub) -> Iterator[str]:
+    """How a budget stands to each course."""
+    refused = {
+        limit: words
+        for team in budget.teams
+        for limit, words in _unpayable(budget.limits, settings, _longest_answer(settings, team), hub)
+    }
+    short, long = _Rounds(settings, task_bytes, _LOW, hub), _Rounds(settings, task_bytes, _HIGH, hub, is_wordy=True)
+    for limit in _LIMITS:
+        allowed = getattr(budget.limits, limit)
+        if allowed is not None:
+            is_refused = limit in refused
+            stands = (
+                f"refused: it {refused[limit]}" if is_refused else _stands(limit, allowed, budget.teams, short, long)
+            )
+            yield f"{limit_words(limit, allowed)}{budget.whose}: {stands}"
+    if budget.limits.max_seconds is not None:
+        seconds = limit_words("max_seconds", budget.limits.max_seconds)
+        yield f"{seconds}{budget.whose}: how long models take is not estimated"
+
+
+def _stands(limit: Limit, allowed: float, teams: Sequence[TeamSettings], short: _Rounds, long: _Rounds) -> str:
+    settings, task_bytes, hub = short.settings, short.task_bytes, short.hub
+    low, high = (_run(settings, teams, task_bytes, course, hub).of(limit) for course in (_LOW, _HIGH))
+    if low is None or high is None:
+        return "refused: a price is not known"
+    if short.needed_for_firsts(limit, teams)[0] > allowed:
+        return _too_little(limit, allowed, teams, short)
     # The first round has to fit for any result, the longest one for all of them.
-    least, most = (
-        _reserved(budget, settings, teams, number, task_bytes, course, hub)
+    least_bound, most_bound = (
+        _reserved(settings, teams, number, task_bytes, course, hub)[limit]
         for number, course in ((1, _SET_ASIDE), (settings.orchestrator.max_rounds, _HIGH))
     )
-    for limit in ("max_cost_usd", "max_tokens", "max_requests"):
-        allowed = getattr(budget, limit)
-        if allowed is not None:
-            stands = _stands(limit, low.of(limit), high.of(limit), least[limit], most[limit], allowed)
-            yield f"{limit_words(limit, allowed)}{whose}: {stands}"
-    if budget.max_seconds is not None:
-        yield f"{limit_words('max_seconds', budget.max_seconds)}{whose}: how long models take is not estimated"
+    rounds, fewest = settings.orchestrator.max_rounds, long.fewest(limit, allowed, teams)
+    courses = _courses(limit, low, high, least_bound, most_bound, allowed)
+    if fewest == rounds:
+        # The high estimate may be more than the worst case, for it does not know max_output_tokens.
+        estimated = f"{_ENOUGH_FOR_HIGH}, and" if courses == _ENOUGH_FOR_HIGH else "enough"
+        return f"{estimated} for {counted(rounds, 'round')} of every team in the worst case"
+    return f"{courses}: {_words_of_rounds(fewest, short.most(limit, allowed, teams), rounds)}"
+
+
+def _too_little(limit: Limit, allowed: float, teams: Sequence[TeamSettings], rounds: _Rounds) -> str:
+    """What to say of a limit that does not pay for first rounds of all these teams, even if they answer briefly."""
+    what, result = "one round", "there is a result"
+    needed, step = min((rounds.needed_for_firsts(limit, [team]) for team in teams), key=lambda each: each[0])
+    if needed <= allowed:
+        what, result = "a first round of every team", "all have a result"
+        needed, step = rounds.needed_for_firsts(limit, teams)
+    room = "" if limit == "max_requests" else f", with {step.longest:,} tokens for an answer of {step.asked.model}"
+    return (
+        f"cannot pay for {what}: at least {amount_words(limit, needed)} would be needed{room}; "
+        f"{result} only {larger_limit_words([f'({limit} of [budget])'])}"
+    )
+
+
+def _words_of_rounds(fewest: int, most: int, rounds: int) -> str:
+    of_all = f"of {counted(rounds, 'round')}"
+    will = "may" if most == rounds else "will"
+    if not fewest:
+        at_most = f" after {most} {of_all} at most" if most < rounds else ""
+        return f"teams {will} stop early{at_most}, and some may have no result in the worst case"
+    if fewest == most:
+        return f"teams {will} stop early after {most} {of_all}"
+    otherwise = f", else after {most}" if most < rounds else ""
+    return f"teams {will} stop early, in the worst case after {fewest} {of_all}{otherwise}"
+
+
+def _courses(limit: Limit, low: float, high: float, least: float, most: float, allowed: float) -> str:
+    if high + most <= allowed:
+        return _ENOUGH_FOR_HIGH
+    if low + least <= allowed:
+        return "enough for the low estimate, not for the high one"
+    if low <= allowed:
+        return (
+            f"enough for the low estimate, but not beside the {amount_words(limit, least)} that a call sets aside "
+            "for a long answer, or for what a provider's own tools read (max_output_tokens, or tools of this machine, "
+            "make it less)"
+        )
+    return "less than the low estimate"
 
 
 def _reserved(
-    budget: BudgetSettings,
     settings: RunSettings,
     teams: Sequence[TeamSettings],
     number: int,
@@ -401,34 +602,30 @@ def _reserved(
     hub: ModelHub,
 ) -> dict[str, float]:
     """The most that one call of a round sets aside until its answer is there: a token a byte, and a longest answer."""
-    run = settings.orchestrator.budget
-    most = budget.max_output_tokens or (run and run.max_output_tokens) or DEFAULT_MAX_OUTPUT_TOKENS
-    wordy = replace(course, answer_tokens=most, comment_tokens=most)
-    bounds = [
-        (one.model, one.read * course.bytes_a_token + one.found, longest.said)
-        for team in teams
-        for one, longest in zip(
-            *(_asked(settings, team, number, task_bytes, each, hub) for each in (course, wordy)), strict=True
-        )
-    ]
+    rounds = _Rounds(settings, task_bytes, course, hub)
+    bounds = [step.bound for team in teams for step in rounds.steps(team, number)]
     return {
-        "max_cost_usd": max(hub.prices.estimate(*bound) or 0.0 for bound in bounds),
-        "max_tokens": max(read + said for _, read, said in bounds),
+        "max_cost_usd": max(bound.usd for bound in bounds),
+        "max_tokens": max(bound.tokens for bound in bounds),
         "max_requests": 0,
     }
 
 
-def _stands(limit: str, low: float | None, high: float | None, least: float, most: float, allowed: float) -> str:
-    if low is None or high is None:
-        return "a price is not known"
-    if high + most <= allowed:
-        return "enough for the high estimate"
-    if low + least <= allowed:
-        return "enough for the low estimate, not for the high one: teams may stop early with their best round"
-    if low <= allowed:
-        return (
-            f"enough for the low estimate, but not beside the {amount_words(limit, least)} that a call sets aside "
-            "for a long answer, or for what a provider's own tools read: teams will stop early, and some may have no "
-            "result; max_output_tokens, or tools of this machine, make it less"
-        )
-    return "less than the low estimate: teams will stop early, and some may have no result"
+def _sum(spends: Iterable[Spend]) -> Spend:
+    return sum(spends, start=NOTHING)
+
+
+def _longest_answer(settings: RunSettings, team: TeamSettings) -> int:
+    """The longest answer of a model whose settings do not bound it."""
+    budgets = (team.budget, settings.orchestrator.budget)
+    given = (budget.max_output_tokens for budget in budgets if budget is not None)
+    return next((one for one in given if one is not None), DEFAULT_MAX_OUTPUT_TOKENS)
+
+
+def _with_answers_of(tokens: int, course: Course) -> Course:
+    return replace(course, answer_tokens=tokens, comment_tokens=tokens)
+
+
+def _spend(model: str, read: int, said: int, hub: ModelHub) -> Spend:
+    """What one call takes; no money where its price is not known."""
+    return Spend(hub.prices.estimate(model, read, said) or 0.0, read + said, 1)
