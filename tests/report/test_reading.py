@@ -18,7 +18,7 @@ from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
 from mixseek.report.reading import best_results, find_execution, find_unfinished, list_executions, load_execution
 from mixseek.storage.aggregation_store import AggregationStore
-from mixseek.storage.playing import is_playing
+from mixseek.storage.playing import Playing, is_playing
 from mixseek.storage.pruning import drop_bodies, prunable
 from mixseek.testing import Match, ModelServer, Script, scripted, write_workspace
 from mixseek.workspace import Workspace
@@ -362,6 +362,15 @@ async def test_an_execution_that_was_gone_on_with_by_other_settings_is_told_with
     assert [team.team_name for team in record.teams] == ["Team A", "Team B"]
     told: Any = record.configuration
     assert told["orchestrator"]["budget"]["max_requests"] == 100
+
+
+async def test_an_execution_that_is_being_played_is_named_where_no_other_is_unfinished(tmp_path: Path) -> None:
+    execution_id = await interrupted(tmp_path)
+    assert await find_unfinished(Workspace(tmp_path)) == execution_id
+    playing = Playing(tmp_path / "mixseek.db", execution_id)
+    with pytest.raises(NotResumableError, match=f"execution {execution_id} is being played"):
+        await find_unfinished(Workspace(tmp_path))
+    playing.end()
 
 
 async def test_a_pruned_execution_is_not_named_as_one_that_could_go_on(tmp_path: Path) -> None:

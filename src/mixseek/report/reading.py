@@ -107,6 +107,10 @@ async def find_unfinished(workspace: Workspace, given: Path | None = None) -> st
     for line in sorted(lines, key=lambda line: line.names_no_file):
         if line.is_open:
             return line.execution_id
+    if playing := [line.execution_id for line in lines if line.is_running]:
+        raise NotResumableError(
+            f"execution {playing[0]} is being played, and no other is unfinished: wait until it is over"
+        )
     named = [line for line in lines if not line.names_no_file]
     failed = [line.execution_id for line in named if line.status in ("partial_failure", "failed")]
     able = await _first_that_can_go_on(workspace, failed, given)
