@@ -286,7 +286,7 @@ async def test_marks_that_come_together_are_set_together_and_a_wrong_one_fails_a
     assert board == {("a", 1): None, ("a", 2): "max_rounds_reached", ("b", 1): "partial_failure", ("c", 1): None}
 
 
-def a_round(number: int, score: float = 1.0) -> tuple[LeaderBoardEntry, RoundState, list[ModelUsage]]:
+def a_round(number: int, score: float | None = 1.0) -> tuple[LeaderBoardEntry, RoundState, list[ModelUsage]]:
     entry = LeaderBoardEntry(
         execution_id="e", team_id="a", team_name="A", round_number=number, submission_content="s", score=score
     )
@@ -318,15 +318,20 @@ async def test_a_verdict_that_is_written_with_its_round_leaves_the_time_the_roun
     assert told == [(True, entry.updated_at.replace(tzinfo=None), later.replace(tzinfo=None))]
 
 
-async def test_only_rounds_are_added_that_are_missing(tmp_path: Path) -> None:
+async def test_rounds_are_caught_up_with_that_are_missing_or_were_written_before(tmp_path: Path) -> None:
+    unscored, scored = a_round(3, score=None), a_round(3)
     async with AggregationStore(tmp_path) as store:
         await save(store, *a_round(1))
         await store.mark_final_submission("e", "a", 1, "partial_failure")
-        await store.add_missing_rounds([a_round(1, score=9.0), a_round(2)])
+        await save(store, *unscored)
+        await store.catch_up(
+            [(a_round(1)[0].model_copy(update={"score": 9.0, "updated_at": STARTED}), *a_round(1)[1:])]
+        )
+        await store.catch_up([a_round(2), scored])
         board = [(r["round_number"], r["score"], r["exit_reason"]) for r in await store.get_leader_board()]
-    assert sorted(board) == [(1, 1.0, "partial_failure"), (2, 1.0, None)]
+    assert sorted(board) == [(1, 1.0, "partial_failure"), (2, 1.0, None), (3, 1.0, None)]
     for table in ("round_status", "model_usage"):
-        assert rows(tmp_path / "mixseek.db", f"SELECT round_number FROM {table} ORDER BY 1") == [(1,), (2,)]
+        assert rows(tmp_path / "mixseek.db", f"SELECT round_number FROM {table} ORDER BY 1") == [(1,), (2,), (3,)]
 
 
 async def test_a_round_history_comes_back_as_it_went_in(tmp_path: Path) -> None:

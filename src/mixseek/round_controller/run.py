@@ -149,7 +149,7 @@ class Run:
             return
         # While a round is played the one before it is written, so that two may be missing.
         last = [one for team in self.restored.teams.values() for one in team.rounds[-2:]]
-        await self.store.add_missing_rounds([(one.entry, one.state, one.usage) for one in last])
+        await self.store.catch_up([(one.entry, one.state, one.usage) for one in last])
 
     @property
     def board(self) -> RankingSource:

@@ -214,20 +214,21 @@ class AggregationStore:
 
         await self._write(rows)
 
-    async def add_missing_rounds(
-        self, rounds: Sequence[tuple[LeaderBoardEntry, RoundState, Sequence[ModelUsage]]]
-    ) -> None:
-        """:meth:`save_round` for those of these rounds that are not there; what is there stays as it is."""
+    async def catch_up(self, rounds: Sequence[tuple[LeaderBoardEntry, RoundState, Sequence[ModelUsage]]]) -> None:
+        """:meth:`save_round` for those of these rounds of one execution that are not there, or as they were before."""
 
         def work(connection: Connection) -> None:
+            found = connection.execute(_WRITTEN_AT, [rounds[0][0].execution_id]).fetchall()
+            written_at = {(team_id, number): at for team_id, number, at in found}
             rows = [
                 row
                 for entry, state, usage in rounds
+                if _is_before(written_at.get((entry.team_id, entry.round_number)), entry)
                 for row in round_rows(
                     entry, started_at=state.round_started_at, ended_at=state.round_ended_at, usage=usage
                 )
             ]
-            put_back(connection, self._harmless(rows), only_missing=True)
+            put_back(connection, self._harmless(rows), only_missing=False)
 
         if rounds:
             await self._change(work)
@@ -477,6 +478,11 @@ def _may_pass(error: Exception) -> bool:
 # --- changes that are more than rows ----------------------------------------------------------------------------------
 
 
+def _is_before(written_at: datetime | None, entry: LeaderBoardEntry) -> bool:
+    """Whether a row of that time, or none, tells less than ``entry``."""
+    return written_at is None or written_at < stamp(entry.updated_at)
+
+
 def _read_through(connection: Connection) -> None:
     """Meet every damaged block: what writes only a few rows does not look at the others."""
     for table in TABLES:
@@ -542,6 +548,7 @@ def _feedback(score: float | None, details: Any) -> str:
 
 # --- SQL --------------------------------------------------------------------------------------------------------------
 
+_WRITTEN_AT = "SELECT team_id, round_number, updated_at FROM leader_board WHERE execution_id = ?"
 _ROUND_HISTORY = """
     SELECT member_submissions_record, message_history FROM round_history
     WHERE execution_id = ? AND team_id = ? AND round_number = ?"""
