@@ -249,23 +249,29 @@ async def test_judges_that_were_asked_when_a_metric_beside_them_failed_are_not_a
     assert scripted.bill.models["judge"].requests == 1
 
 
-@pytest.mark.parametrize("faults", [1, 2])
-async def test_a_judge_that_has_scored_is_not_asked_again_where_another_could_not(
-    tmp_path: Path, scripted: ModelServer, faults: int
-) -> None:
+def two_judges(root: Path, server: ModelServer, retries: str) -> Arena:
+    """One team and one round, judged by two models."""
     arena = Arena(
-        tmp_path,
-        scripted.base_url,
+        root,
+        server.base_url,
         [Team("alpha", members=0)],
-        orchestrator=f"max_rounds = 1\n{ONE_RETRY}",
+        orchestrator=f"max_rounds = 1\n{retries}",
         top_of_evaluator="max_retries = 0",
         evaluator=(
             '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\n'
             '[[metrics]]\nname = "Style"\nsystem_instruction = "How does it sound?"\nmodel = "loop:stylist"\n'
         ),
     )
-    arena.script(scripted)
-    scripted.on("stylist", lambda _: {"evaluator_comment": "dull", "score": 30})
+    arena.script(server)
+    server.on("stylist", lambda _: {"evaluator_comment": "dull", "score": 30})
+    return arena
+
+
+@pytest.mark.parametrize("faults", [1, 2])
+async def test_a_judge_that_has_scored_is_not_asked_again_where_another_could_not(
+    tmp_path: Path, scripted: ModelServer, faults: int
+) -> None:
+    arena = two_judges(tmp_path, scripted, ONE_RETRY)
     scripted.fault(503, model="stylist", count=faults)
     scripted.set_latency(0.2, model="judge")
     summary = await begun(arena)
@@ -297,19 +303,7 @@ async def test_a_judge_that_has_scored_is_not_asked_again_where_another_could_no
 async def test_a_judge_that_was_changed_scores_again_what_it_had_scored(
     tmp_path: Path, scripted: ModelServer, before: str, after: str, asked: int
 ) -> None:
-    arena = Arena(
-        tmp_path,
-        scripted.base_url,
-        [Team("alpha", members=0)],
-        orchestrator=f"max_rounds = 1\n{NO_RETRIES}",
-        top_of_evaluator="max_retries = 0",
-        evaluator=(
-            '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\n'
-            '[[metrics]]\nname = "Style"\nsystem_instruction = "How does it sound?"\nmodel = "loop:stylist"\n'
-        ),
-    )
-    arena.script(scripted)
-    scripted.on("stylist", lambda _: {"evaluator_comment": "dull", "score": 30})
+    arena = two_judges(tmp_path, scripted, NO_RETRIES)
     scripted.fault(503, model="stylist", count=1)
     scripted.set_latency(0.2, model="stylist")
     assert (await begun(arena)).failed_teams_info
