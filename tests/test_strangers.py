@@ -1,0 +1,30 @@
+"""What may come out of the code of others."""
+
+import asyncio
+
+import pytest
+
+from mixseek.strangers import alone
+
+
+async def test_whoever_is_cancelled_again_does_not_blame_work_that_is_about_to_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    has_ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)  # as a call that is noted in the journal
+            has_ended.set()
+
+    waiting = asyncio.create_task(alone(work, "metric 'Coverage'"))
+    await asyncio.sleep(0)
+    for _ in range(2):
+        waiting.cancel()
+        await asyncio.sleep(0.01)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await has_ended.wait()
+    assert caplog.text == ""
