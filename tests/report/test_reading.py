@@ -280,6 +280,10 @@ async def test_rounds_that_only_the_journal_has_are_told_like_any_other(tmp_path
     execution_id = await interrupted(tmp_path)
     written = await load_execution(Workspace(tmp_path), execution_id)
     with duckdb.connect(str(tmp_path / "mixseek.db")) as connection:
+        # As if it could not be scored at first, and the process had been killed before it wrote that it was.
+        connection.execute("UPDATE leader_board SET score = NULL, updated_at = updated_at - INTERVAL 1 SECOND")
+    assert await load_execution(Workspace(tmp_path), execution_id) == written
+    with duckdb.connect(str(tmp_path / "mixseek.db")) as connection:
         # As if the process had been killed just before it wrote them.
         for table in ("leader_board", "round_status", "model_usage"):
             connection.execute(f"DELETE FROM {table}")

@@ -477,12 +477,12 @@ class _Execution:
             team_id for team_id, team in restored.teams.items() if team.ran_out and changed and team_id in there
         )
         self._taken_out = [team for team_id, team in restored.teams.items() if team_id not in there and team.rounds]
+        scores, prompts = outdated_scores(restored.started, started), outdated_prompts(restored.started, started)
         for controller in self._controllers:
             team_id = controller.get_team_id()
             team = restored.teams.get(team_id, RestoredTeam())
             team = team.with_more_to_spend() if team_id in reopened else team
-            team = team.without_scores(outdated_scores(restored.started, started))
-            self._restore(controller, team, outdated_prompts(restored.started, started))
+            self._restore(controller, team.without_scores(scores), prompts)
         return RunResumed(
             **started.model_dump(exclude={"at"}),
             scores={team_id: team.scores for team_id, team in restored.teams.items()},

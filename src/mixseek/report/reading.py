@@ -399,9 +399,11 @@ async def _with_told_rounds(journal: Journal, execution_id: str, stored: Executi
             continue
         entry, state = LeaderBoardEntry.model_validate(told["entry"]), RoundState.model_validate(told["state"])
         place = entry.team_id, entry.round_number
-        times = state.model_dump(include={"round_started_at", "round_ended_at"})
-        board.setdefault(place, entry.model_dump())
-        statuses.setdefault(place, {**entry.model_dump(), **times, "should_continue": None})
+        # One that could not be scored at first is there as it was then.
+        if place not in board or (board[place]["updated_at"] or entry.updated_at) < entry.updated_at:
+            times = state.model_dump(include={"round_started_at", "round_ended_at"})
+            board[place] = entry.model_dump()
+            statuses[place] = {**entry.model_dump(), **times, "should_continue": None}
     return replace(stored, board=tuple(board.values()), statuses=tuple(statuses.values()))
 
 
