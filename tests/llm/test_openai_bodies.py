@@ -72,6 +72,26 @@ async def test_an_extra_body_of_the_user_wins() -> None:
         assert server.requests[-1].body["messages"] == replaced
 
 
+async def test_what_is_said_beside_the_body_goes_where_the_sdk_puts_it() -> None:
+    beside = {"extra_headers": {"x-own": "yes"}, "extra_query": {"own": "1"}, "extra_body": None, "timeout": None}
+    async with ModelServer() as server, httpx2.AsyncClient() as client:
+        as_given, theirs = (model_of("chat", server, client) for _ in range(2))
+        send_as_given(as_given)
+        sent: list[httpx2.Request] = []
+        client.event_hooks["request"].append(_noting(sent))
+        for model in (as_given, theirs):
+            assert isinstance(model, OpenAIChatModel)
+            create: Any = model.client.chat.completions.create
+            asked = {"model": "leader", "messages": [{"role": "user", "content": "a question"}]}
+            await create(**asked, **beside)
+            await create(**asked, extra_headers=None, extra_query=None)
+    ours, sdks = sent[:2], sent[2:]
+    assert [request.url for request in ours] == [request.url for request in sdks]
+    assert [dict(request.headers) for request in ours] == [dict(request.headers) for request in sdks]
+    assert [request.extensions["timeout"] for request in ours] == [each.extensions["timeout"] for each in sdks]
+    assert [request.url.query for request in ours] == [b"own=1", b""]
+
+
 def test_a_chat_model_does_not_import_what_the_sdk_needs_for_responses() -> None:
     code = """
 import sys
@@ -92,6 +112,13 @@ def test_a_model_of_another_kind_is_left_alone() -> None:
     before = dict(vars(model))
     send_as_given(model)
     assert vars(model) == before
+
+
+def _noting(sent: list[httpx2.Request]) -> Any:
+    async def note(request: httpx2.Request) -> None:
+        sent.append(request)
+
+    return note
 
 
 def _without_ids(value: Any) -> Any:

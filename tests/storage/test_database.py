@@ -354,6 +354,23 @@ async def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path, place: int
     assert path.read_bytes() == damaged
 
 
+async def test_a_new_file_is_small(tmp_path: Path) -> None:
+    async with AggregationStore(tmp_path) as store:
+        await store.save_to_leader_board("e", "a", "A", 1, "s", "md", 1.0, {})
+    # DuckDB's own blocks would make it more than half a megabyte.
+    assert (tmp_path / "mixseek.db").stat().st_size < 300_000
+
+
+async def test_a_file_with_larger_blocks_is_used_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "mixseek.db"
+    with duckdb.connect(str(path), config={"default_block_size": 262144}) as connection:
+        migrate(connection, MIGRATIONS, is_new=True)
+    async with AggregationStore(tmp_path) as store:
+        await store.save_to_leader_board("e", "a", "A", 1, "s", "md", 1.0, {})
+        assert [row["score"] for row in await store.get_leader_board()] == [1.0]
+    assert rows(path, "SELECT block_size FROM pragma_database_size()") == [(262144,)]
+
+
 async def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
     (tmp_path / "mixseek.db").touch()
     assert await scores(tmp_path) == []

@@ -174,7 +174,7 @@ def damage(file: Path, table: str) -> None:
     raise AssertionError(f"no block has only rows of {table}")
 
 
-_FIRST_BLOCK, _BLOCK = 3 * 4096, 262144
+_FIRST_BLOCK, _BLOCK = 3 * 4096, 32768
 
 
 def unreadable(file: Path) -> list[str]:

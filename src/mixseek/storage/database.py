@@ -44,8 +44,9 @@ logger = logging.getLogger(__name__)
 
 _MAGIC = b"DUCK"
 _MAGIC_OFFSET = 8
-# One thread: a lease is short, and threads are started with every opening of the file.
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {"threads": 1}
+# One thread: a lease is short, and threads are started with every opening of the file. Small blocks for a new file:
+# every column and index of every table has one of its own, which is written and synced at the end of each lease.
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "default_block_size": 32768}
 
 
 class CannotOpenError(Exception):
