@@ -91,6 +91,33 @@ def event(number: int) -> JournalEvent:
     return JournalEvent(execution_id="e", team_id=None, sequence=number, kind="Seen", at=utc_now(), payload={})
 
 
+def open_files(root: Path) -> list[str]:
+    """Names of the files of a workspace that this process has open."""
+    links = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    return sorted(Path(link).name for link in links if link.startswith(str(root)) and "journal" in link)
+
+
+async def test_whoever_takes_a_place_writes_on_by_the_same_connection(tmp_path: Path) -> None:
+    async with Journal(tmp_path / "journal.db") as journal:
+        await journal.record_event(event(0))
+    opened: list[str] = []
+    sys.addaudithook(lambda name, given: opened.append(str(given[0])) if name == "sqlite3.connect" else None)
+    async with Journal(tmp_path / "journal.db") as journal:
+        await take(journal, tmp_path)
+        await journal.record_event(event(1))
+    assert opened == [str(tmp_path / "journal.db")]
+    assert open_files(tmp_path) == []
+
+
+async def test_a_journal_that_is_closed_as_soon_as_its_place_is_taken_leaves_nothing_open(tmp_path: Path) -> None:
+    async with Journal(tmp_path / "journal.db") as journal:
+        journal._writer.hold = lambda place: None  # type: ignore[method-assign]  # cancelled before it beats
+        await take(journal, tmp_path)
+        assert open_files(tmp_path) != []
+    assert open_files(tmp_path) == []
+    assert not (tmp_path / "journal.db-wal").exists()
+
+
 async def test_a_living_holder_is_named_to_whoever_wants_its_place(
     tmp_path: Path, child: Callable[[Path], "subprocess.Popen[str]"]
 ) -> None:

@@ -177,7 +177,14 @@ class Journal:
         ``frozen_seconds``; beside ``database`` lie the marks of processes that live.
         """
         named = self._redactor.text(execution_id)
-        held = await take(self.path, database, named, wait_seconds=self._wait_seconds, frozen_seconds=frozen_seconds)
+        held = await take(
+            self.path,
+            database,
+            named,
+            adopt=self._writer.adopt,
+            wait_seconds=self._wait_seconds,
+            frozen_seconds=frozen_seconds,
+        )
         self._place = held
         self._writer.hold(held)
         return held

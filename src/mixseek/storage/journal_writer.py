@@ -124,6 +124,14 @@ class JournalWriter:
         """
         self._put(_Waiting(make_row, None, place, line=line))
 
+    def adopt(self, connection: JournalConnection) -> None:
+        """Write by a connection that another thread has opened and needs no more, if there is none yet."""
+        with self._changed:
+            if self._thread is None and self._connection is None and not self._closing:
+                self._connection, self._identity = connection, file_identity(self.path)
+                return
+        connection.close()
+
     def hold(self, place: HeldPlace) -> None:
         """Beat for a place from now on."""
         with self._changed:
@@ -180,7 +188,9 @@ class JournalWriter:
             self._closing = True
             self._changed.notify_all()
             thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is None:
+            self._close_file()
+        elif thread is not threading.current_thread():
             thread.join()
         for error in self._lost.values():
             if not isinstance(error, PlaceLostError):

@@ -132,14 +132,24 @@ class HeldPlace:
 
 
 async def take(
-    journal: Path, database: Path, execution_id: str, *, wait_seconds: float = 60.0, frozen_seconds: float | None = None
+    journal: Path,
+    database: Path,
+    execution_id: str,
+    *,
+    adopt: Callable[[JournalConnection], None],
+    wait_seconds: float = 60.0,
+    frozen_seconds: float | None = None,
 ) -> HeldPlace:
-    """The place of an execution, when nobody has it, or whoever has it is gone or frozen; else PlaceTakenError."""
+    """The place of an execution, when nobody has it, or whoever has it is gone or frozen; else PlaceTakenError.
+
+    The connection by which it was taken is for ``adopt``, in another thread: to close it and open the next one takes
+    longer than all the rest.
+    """
     place = _our_place(execution_id)
     # Marked before it is written down: who is in the table without a mark counts as gone.
     mark = Playing(database, place.holder)
     try:
-        taken = await _take(_Table(journal, database, wait_seconds), place, frozen_seconds or FROZEN_SECONDS)
+        taken = await _take(_Table(journal, database, wait_seconds, adopt), place, frozen_seconds or FROZEN_SECONDS)
     except BaseException:
         mark.end()
         raise
@@ -193,15 +203,18 @@ class _Table:
     journal: Path
     database: Path
     wait_seconds: float
+    adopt: Callable[[JournalConnection], None]
 
     def take(self, place: Place, frozen: _Seen | None) -> Place | _Seen:
         """Take the place unless a living process has it that is not the ``frozen`` one; then that is what was found."""
         try:
             connection = open_for_writing(self.journal, self.wait_seconds)
+            found = None
             try:
-                return self._take(connection, place, frozen)
+                found = self._take(connection, place, frozen)
             finally:
-                connection.close()
+                (self.adopt if isinstance(found, Place) else JournalConnection.close)(connection)
+            return found
         except sqlite3.Error as error:
             raise write_error(self.journal, error) from error
 
