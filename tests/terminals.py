@@ -80,6 +80,12 @@ class Terminal:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.child.send_signal(signal.SIGWINCH)
 
+    def hang_up(self) -> int:
+        """Close the terminal under the command; the exit code."""
+        os.close(self._fd)
+        self._fd = os.open(os.devnull, os.O_RDONLY)
+        return self.child.wait(_SAFETY_SECONDS)
+
     def text(self) -> str:
         """All that was on the screen, what scrolled away included."""
         gone = ["".join(line[column].data for column in range(self.screen.columns)) for line in self.screen.history.top]

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import time
 from collections.abc import Callable
+from typing import Any
 
 __all__ = ["until", "until_true"]
 
@@ -19,7 +20,7 @@ async def until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(_STEP_SECONDS)
 
 
-def until_true(true: Callable[[], bool], child: "subprocess.Popen[str] | None" = None) -> None:
+def until_true(true: Callable[[], bool], child: "subprocess.Popen[Any] | None" = None) -> None:
     """Return when it is true; ``child`` is to bring it about and must not end before."""
     ends = time.monotonic() + SAFETY_SECONDS
     while not true():

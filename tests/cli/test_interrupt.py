@@ -182,6 +182,31 @@ def test_as_json_an_interrupted_run_prints_the_summary_of_what_there_is(
     assert "Traceback" not in err
 
 
+def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(server: ModelServerProcess, tmp_path: Path) -> None:
+    _second_round_hangs(server, tmp_path)
+    command = [str(Path(sys.executable).with_name("mixseek")), *_command(tmp_path)[3:]]
+    with Terminal(command, env=_environment()) as terminal:
+        terminal.until(lambda: _asked(server, "leader-a", 2)() and _asked(server, "leader-b", 2)())
+        # Nobody can be told the answer any more, which is an error of its own.
+        assert terminal.hang_up() == 2
+    assert _events(tmp_path) == ["RunStarted", "RunInterrupted"]
+    assert [line["status"] for line in _stored(tmp_path, "history")] == ["interrupted"]
+
+
+def test_what_was_started_with_nohup_outlives_its_terminal(server: ModelServerProcess, tmp_path: Path) -> None:
+    write_workspace(tmp_path, teams=1, max_rounds=1, base_url=server.base_url)
+    server.set_latency(1.0, model="leader-a")
+    command = ["nohup", str(Path(sys.executable).with_name("mixseek")), *_command(tmp_path)[3:]]
+    try:
+        with Terminal(command, env=_environment(), cwd=tmp_path) as terminal:
+            until_true((tmp_path / "journal.db").exists, terminal.child)
+            assert terminal.hang_up() == 0
+    finally:
+        server.set_latency(0.0, model="leader-a")
+    assert _events(tmp_path) == ["RunStarted", "RunFinished"]
+    assert "Best answer: Team A" in (tmp_path / "nohup.out").read_text(encoding="utf-8")
+
+
 def test_an_interrupted_run_has_its_report_too(server: ModelServerProcess, tmp_path: Path) -> None:
     _second_round_hangs(server, tmp_path)
     with _started(tmp_path, "--report-file", "told.html") as child:

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one ends a run gracefully, the second one the process at once."""
+"""Ctrl-C: the first one ends a run gracefully, the second one the process at once. A closed terminal is like one."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from mixseek.strangers import LeavableThreads, leave_behind
 
 __all__ = ["leave_interrupted", "run_until_stopped"]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 # Some programs that run others pass on a signal that has reached everybody already.
 _ONE_AND_THE_SAME_SECONDS = 0.1
 _PATIENCE_SECONDS = 2.0
@@ -28,7 +28,7 @@ T = TypeVar("T")
 def run_until_stopped(
     work: Coroutine[Any, Any, T], stop: Callable[[], None], last_words: Callable[[], str] = lambda: ""
 ) -> T:
-    """What the work gives; on the first Ctrl-C or SIGTERM ``stop`` is called, which has to make it end soon.
+    """What the work gives; on the first Ctrl-C, SIGTERM or SIGHUP ``stop`` is called, which has to make it end soon.
 
     The second one ends the process at once, without any clearing up, so that nothing can keep a user waiting; then
     ``last_words`` are all that is told.
@@ -75,7 +75,9 @@ def _hearing_signals(stop: Callable[[], object], last_words: Callable[[], str]) 
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"\n{last_words()}".encode())
             os._exit(EXIT_INTERRUPTED)
 
-    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    # What is ignored stays so: whoever started this with nohup wants it to outlive the terminal.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in heard}
     try:
         yield
     finally:
