@@ -1,6 +1,7 @@
 import asyncio
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -110,6 +111,34 @@ async def test_an_answered_call_is_found_as_it_was(journal: Journal) -> None:
     assert await journal.calls("e1") == [call]
     assert await journal.calls("e1", SCOPE.team_id) == [call]
     assert await journal.calls("e1", "another") == []
+
+
+async def test_a_call_and_the_event_that_tells_of_it_are_kept_together_and_in_their_order(journal: Journal) -> None:
+    makers: list[str] = []
+
+    def told() -> JournalEvent:
+        makers.append(threading.current_thread().name)
+        return an_event(1)
+
+    journal.record_event_later(an_event(0))
+    asked = journal.record_call_by(SCOPE, a_call, told)
+    await asyncio.gather(asked, journal.record_event(an_event(2)))
+    assert makers == ["mixseek-journal"]
+    assert len(await journal.calls("e1")) == 1
+    assert [event.sequence for event in await journal.events("e1")] == [0, 1, 2]
+
+
+async def test_a_call_that_cannot_be_made_a_row_is_refused_alone(journal: Journal) -> None:
+    def broken() -> ModelCall:
+        raise ValueError("no answer")
+
+    outcomes = await asyncio.gather(
+        journal.record_call_by(SCOPE, broken, lambda: an_event(0)),
+        journal.record_call_by(SCOPE, a_call, lambda: an_event(1)),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [UnstorableValueError, type(None)]
+    assert [event.sequence for event in await journal.events("e1")] == [1]
 
 
 async def test_a_tool_result_is_found_by_key_and_occurrence(journal: Journal) -> None:

@@ -27,7 +27,15 @@ from pydantic import JsonValue
 from mixseek.llm.purse import NOTHING, Purses, Spend, known_and_lost
 from mixseek.records import LostUsage, ModelRole, ModelUsage, Usage, utc_now
 from mixseek.redaction import MadeJson
-from mixseek.storage.journal_records import CallScope, CallSpend, ModelCall, Request, StartedCall, ToolResult
+from mixseek.storage.journal_records import (
+    CallScope,
+    CallSpend,
+    JournalEvent,
+    ModelCall,
+    Request,
+    StartedCall,
+    ToolResult,
+)
 
 __all__ = [
     "CallJournal",
@@ -127,8 +135,13 @@ class CallJournal(Protocol):
         """Take note of a call that is about to leave."""
         ...
 
-    async def record_call(self, call: ModelCall) -> None:
-        """Keep a call that came to an end; returns when it cannot be lost any more."""
+    async def record_call_by(
+        self, scope: CallScope, call: Callable[[], ModelCall], told: Callable[[], JournalEvent] | None = None
+    ) -> None:
+        """Keep a call that came to an end, and what is ``told`` of it; returns when it cannot be lost any more.
+
+        Another thread makes both meanwhile.
+        """
         ...
 
     def tool_key(
@@ -153,7 +166,8 @@ class CallJournal(Protocol):
         ...
 
 
-Listener = Callable[[FinishedCall], None]
+Listener = Callable[[FinishedCall], Callable[[], JournalEvent] | None]
+"""Is told of a finished call, and gives the event by which the journal is to tell of it, if by any."""
 Unanswered = Callable[[Scope, str, str, int], Awaitable[NoReturn]]
 ToolListener = Callable[[ToolUse | FinishedToolUse], None]
 _Round = tuple[str, str, int]
@@ -201,16 +215,16 @@ class Meter:
         self._usage += usage
         self._tool_calls.update(tool_calls)
 
-    def record(self, call: FinishedCall) -> None:
-        """Add a finished call to the bill."""
+    def record(self, call: FinishedCall) -> Callable[[], JournalEvent] | None:
+        """Add a finished call to the bill; what :attr:`on_call` gives."""
         self._usage += call.usage
         if call.scope is not None:
             self._made[call.scope.execution_id, call.scope.team_id] += 1
             self._add_line(_line(call.scope, call))
-            self._add_lost(_lost(call.scope, call))
+            if call.lost.requests:
+                self._add_lost(_lost(call.scope, call))
             self._note(call.scope, call.usage)
-        if self.on_call is not None:
-            self.on_call(call)
+        return None if self.on_call is None else self.on_call(call)
 
     @contextmanager
     def tally(self, scope: Scope) -> Iterator[list[Usage]]:

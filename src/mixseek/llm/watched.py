@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from pydantic_ai import ModelMessage, ModelResponse, ModelSettings, RunContext
@@ -542,10 +543,10 @@ class WatchedModel(WrapperModel):
         failure: BaseException | None = None,
     ) -> None:
         # On the bill first: what was consumed counts even if the journal cannot be written.
-        if meter is not None:
-            meter.record(self._finished(scope, course, failure))
+        told = None if meter is None else meter.record(self._finished(scope, course, failure))
         if entry is not None:
-            await entry.journal.record_call(self._journalled(entry, course, answer, failure))
+            call = partial(self._journalled, entry, course, answer, failure, utc_now())
+            await entry.journal.record_call_by(entry.scope, call, told)
 
     def _finished(self, scope: Scope | None, course: _Course, failure: BaseException | None) -> FinishedCall:
         faults = tuple(one.outcome for one in course.tries if one.outcome != "answered")
@@ -566,7 +567,12 @@ class WatchedModel(WrapperModel):
         )
 
     def _journalled(
-        self, entry: _Entry, course: _Course, answer: ModelResponse | None, failure: BaseException | None
+        self,
+        entry: _Entry,
+        course: _Course,
+        answer: ModelResponse | None,
+        failure: BaseException | None,
+        ended_at: datetime,
     ) -> ModelCall:
         return ModelCall(
             call_id=entry.call_id,
@@ -581,7 +587,7 @@ class WatchedModel(WrapperModel):
             cost_usd=course.cost,
             attempts=tuple(course.tries),
             started_at=course.started_at,
-            ended_at=utc_now(),
+            ended_at=ended_at,
         )
 
 

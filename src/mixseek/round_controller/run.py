@@ -5,9 +5,10 @@ import logging
 import os
 from bisect import insort
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from types import TracebackType
 from typing import Any, Self
@@ -75,6 +76,17 @@ def _board_row(standing: Standing) -> dict[str, Any]:
         "max_score": standing.best_score,
         "total_rounds": standing.total_rounds,
     }
+
+
+def _as_kept(event: Event, sequence: int) -> JournalEvent:
+    return JournalEvent(
+        execution_id=event.execution_id,
+        team_id=event.team_id,
+        sequence=sequence,
+        kind=event.kind,
+        at=event.at,
+        payload=event.kept_payload(),
+    )
 
 
 def best_entry(entries: Sequence[LeaderBoardEntry]) -> LeaderBoardEntry | None:
@@ -180,36 +192,33 @@ class Run:
             await self.journal.record_event(self._kept(event))
 
     def _kept(self, event: Event) -> JournalEvent:
+        return _as_kept(event, self._next_sequence(event))
+
+    def _next_sequence(self, event: Event) -> int:
         sequence = self._sequences[event.team_id]
         self._sequences[event.team_id] += 1
-        return JournalEvent(
-            execution_id=event.execution_id,
-            team_id=event.team_id,
-            sequence=sequence,
-            kind=event.kind,
-            at=event.at,
-            payload=event.kept_payload(),
-        )
+        return sequence
 
-    def _tell_call(self, call: FinishedCall) -> None:
+    def _tell_call(self, call: FinishedCall) -> Callable[[], JournalEvent] | None:
+        """Hand the event to whoever listens; the journal has it with the call, and makes a record of it there."""
         if call.scope is None:
-            return
-        self.tell(
-            ModelCalled(
-                execution_id=self.execution_id,
-                team_id=call.scope.team_id,
-                round_number=call.scope.round_number,
-                role=call.scope.role,
-                agent_name=call.scope.agent_name,
-                model=call.model,
-                seconds=call.seconds,
-                attempts=call.attempts,
-                input_tokens=call.usage.input_tokens,
-                output_tokens=call.usage.output_tokens,
-                cost_usd=call.cost_usd,
-                error=call.error,
-            )
+            return None
+        event = ModelCalled(
+            execution_id=self.execution_id,
+            team_id=call.scope.team_id,
+            round_number=call.scope.round_number,
+            role=call.scope.role,
+            agent_name=call.scope.agent_name,
+            model=call.model,
+            seconds=call.seconds,
+            attempts=call.attempts,
+            input_tokens=call.usage.input_tokens,
+            output_tokens=call.usage.output_tokens,
+            cost_usd=call.cost_usd,
+            error=call.error,
         )
+        self.events.emit(event)
+        return None if self.journal is None else partial(_as_kept, event, self._next_sequence(event))
 
     def _tell_low(self, low: LowPurse) -> None:
         self.tell(

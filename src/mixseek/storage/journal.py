@@ -143,7 +143,17 @@ class Journal:
 
     async def record_call(self, call: ModelCall) -> None:
         """Keep a call that came to an end."""
-        await self._write(partial(self._rows.call, call), _line_of(call.scope))
+        await self.record_call_by(call.scope, lambda: call)
+
+    async def record_call_by(
+        self, scope: CallScope, call: Callable[[], ModelCall], told: Callable[[], JournalEvent] | None = None
+    ) -> None:
+        """Keep a call that came to an end, and the event that tells of it, if any.
+
+        Both are made in the writer's thread: there the next one finds its code in the processor's caches, and a long
+        answer does not hold up the event loop.
+        """
+        await self._write(lambda: self._rows.call(call(), None if told is None else told()), _line_of(scope))
 
     async def record_tool_result(self, result: ToolResult) -> None:
         """Keep what a tool or a member gave back."""
@@ -573,7 +583,7 @@ class _RowMaker:
         }
         return Row("started_calls", columns)
 
-    def call(self, call: ModelCall) -> Row:
+    def call(self, call: ModelCall, told: JournalEvent | None) -> Row:
         columns: dict[str, Column] = {
             **self._names(call_id=call.call_id, **_scope_names(call.scope), key=call.key, model=call.model),
             "round_number": call.scope.round_number,
@@ -588,7 +598,8 @@ class _RowMaker:
             "started_at": _moment(call.started_at),
             "ended_at": _moment(call.ended_at),
         }
-        return _sized_row("calls", columns, "request", "answer")
+        event = None if told is None else self.event(told)
+        return _sized_row("calls", columns, "request", "answer", event=event)
 
     def tool_result(self, result: ToolResult) -> Row:
         columns: dict[str, Column] = {
@@ -666,9 +677,10 @@ class _Attempts(RootModel[tuple[Attempt, ...]]):
     """The attempts of one call as one JSON array."""
 
 
-def _sized_row(table: str, columns: dict[str, Column], *bodies: str) -> Row:
+def _sized_row(table: str, columns: dict[str, Column], *bodies: str, event: Row | None = None) -> Row:
     """A row that is as large as its bodies: the other columns are short."""
-    return Row(table, columns, sum([len(body) for name in bodies if isinstance(body := columns[name], str | bytes)]))
+    size = sum([len(body) for name in bodies if isinstance(body := columns[name], str | bytes)])
+    return Row(table, columns, size, event)
 
 
 def _scope_names(scope: CallScope) -> dict[str, str]:

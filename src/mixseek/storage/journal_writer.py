@@ -56,6 +56,8 @@ class Row:
     table: str
     columns: Mapping[str, Column]
     size: int = 0
+    event: "Row | None" = None
+    """What is told of it, in another table: one record in the queue costs less than two."""
 
 
 @dataclass(eq=False, slots=True)
@@ -71,6 +73,10 @@ class _Waiting:
     line: Line | None = None
     row: Row | None = None
     error: StorageError | PlaceLostError | None = None
+
+
+_Part = tuple[_Waiting, Row]
+"""A row, and the record it belongs to."""
 
 
 @dataclass(eq=False)
@@ -383,28 +389,28 @@ def _write_rows(ready: Sequence[_Waiting], connection: sqlite3.Connection) -> No
     reach("journal.before_commit")
 
 
-def _by_table(ready: Iterable[_Waiting]) -> Iterator[list[_Waiting]]:
+def _by_table(ready: Iterable[_Waiting]) -> Iterator[list[_Part]]:
     """Rows of one table together, in the order they came."""
-    groups: dict[str, list[_Waiting]] = {}
+    groups: dict[str, list[_Part]] = {}
     for waiting in ready:
-        if waiting.row is not None:
-            groups.setdefault(waiting.row.table, []).append(waiting)
+        for row in () if waiting.row is None else (waiting.row, waiting.row.event):
+            if row is not None:
+                groups.setdefault(row.table, []).append((waiting, row))
     yield from groups.values()
 
 
-def _insert(connection: sqlite3.Connection, group: list[_Waiting]) -> None:
+def _insert(connection: sqlite3.Connection, group: list[_Part]) -> None:
     """Add the group's rows with few statements: each one gives up the interpreter lock and waits to have it back."""
-    rows = [waiting.row for waiting in group if waiting.row is not None]
-    at_once = max(1, connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(rows[0].columns))
+    at_once = max(1, connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(group[0][1].columns))
     at_once = min(at_once, _MOST_ROWS_AT_ONCE)
     for start in range(0, len(group), at_once):
         some = group[start : start + at_once]
         try:
-            _insert_rows(connection, rows[start : start + at_once])
+            _insert_rows(connection, [row for _, row in some])
         except _ROW_ERRORS:
             # The statement is undone, the transaction stands: find out which row it was.
-            for waiting in some:
-                _insert_alone(connection, waiting)
+            for waiting, row in some:
+                _insert_alone(connection, waiting, row)
 
 
 _MOST_BYTES_AT_ONCE = 1_000_000
@@ -417,13 +423,11 @@ _MOST_ROWS_AT_ONCE = 100
 _ROW_ERRORS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, OverflowError, UnicodeError)
 
 
-def _insert_alone(connection: sqlite3.Connection, waiting: _Waiting) -> None:
-    if waiting.row is None:
-        return
+def _insert_alone(connection: sqlite3.Connection, waiting: _Waiting, row: Row) -> None:
     try:
-        _insert_rows(connection, [waiting.row])
+        _insert_rows(connection, [row])
     except _ROW_ERRORS as error:
-        waiting.error = UnstorableValueError(f"the journal's table {waiting.row.table!r} refuses this row: {error}")
+        waiting.error = UnstorableValueError(f"the journal's table {row.table!r} refuses this row: {error}")
 
 
 def _insert_rows(connection: sqlite3.Connection, rows: list[Row]) -> None:
