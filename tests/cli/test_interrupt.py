@@ -248,9 +248,10 @@ def test_ctrl_c_while_the_run_is_built_ends_it_before_it_began(server: ModelServ
     with _started(tmp_path) as child:
         until_true((tmp_path / "building").exists, child)
         child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=SAFETY_SECONDS)
+        out, err = child.communicate(timeout=SAFETY_SECONDS)
     assert child.returncode == 130, err
     assert err.endswith("mixseek: interrupted before the run began\n")
+    assert out == "", "nobody finds an execution that has not begun"
     assert not server.bill.models
     with sqlite3.connect(tmp_path / "journal.db") as journal:
         assert journal.execute("SELECT count(*) FROM events").fetchone() == (0,)

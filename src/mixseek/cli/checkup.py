@@ -154,15 +154,22 @@ def _database(health: FileHealth, workspace: Workspace, executions: int) -> Iter
         case "held":
             yield Finding("workspace", "warn", health.words, "end that program, or wait for it")
         case "broken":
-            yield Finding("workspace", "fail", health.words, f"move {name} away, or bring back a copy of it")
+            yield Finding("workspace", "fail", health.words, _remedy(workspace.database))
 
 
 def _journal(health: FileHealth, workspace: Workspace) -> Iterator[Finding]:
     name = workspace.journal.name
     if health.state == "broken":
-        yield Finding("workspace", "fail", f"{name}: {health.words}", f"move {name} away, or bring back a copy of it")
+        yield Finding("workspace", "fail", f"{name}: {health.words}", _remedy(workspace.journal))
     elif health.state == "good":
         yield Finding("workspace", "ok", f"{name} opens")
+
+
+def _remedy(broken: Path) -> str:
+    """What to do about a file that does not open; nothing is wrong with one that only may not be read."""
+    if not os.access(broken, os.R_OK):
+        return "give yourself the right to read it"
+    return f"move {broken.name} away, or bring back a copy of it"
 
 
 def _place(workspace: Workspace) -> Iterator[Finding]:

@@ -68,8 +68,9 @@ def demo(
     with watching(logs, manager.environ) as listeners:
         played = play(settings, lambda it: it.execute(task), redactor, listeners, workspace=workspace)
     summary, progress = played.summary, played.progress
-    print_summary(summary, output_format, redactor, progress.scores)
     has_begun = progress.execution_id is not None
+    if has_begun or output_format is Format.JSON:
+        print_summary(summary, output_format, redactor, progress.scores)
     is_told = has_begun and ReportFile(place, None).save(summary.execution_id)
     if summary.interrupted:
         tell_of_interruption(summary, has_begun=has_begun, workspace=str(workspace))

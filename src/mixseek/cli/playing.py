@@ -91,10 +91,11 @@ def leave_with(played: Played, wanted: Wanted, redactor: Redactor) -> NoReturn:
     """Print and write what came of a run, and end with its exit code."""
     summary = played.summary
     progress = played.progress
-    print_summary(summary, wanted.output, redactor, progress.scores, is_resumed=progress.is_resumed)
+    has_begun = progress.execution_id is not None
+    if has_begun or wanted.output is Format.JSON:
+        print_summary(summary, wanted.output, redactor, progress.scores, is_resumed=progress.is_resumed)
     best = redactor.text(summary.team_results[0].submission_content) if summary.team_results else None
     is_written = write_answer(best, wanted.answer_to)
-    has_begun = progress.execution_id is not None
     is_told = wanted.page is None or not has_begun or wanted.page.save(summary.execution_id)
     given = None if wanted.workspace is None else str(wanted.workspace)
     if summary.interrupted:

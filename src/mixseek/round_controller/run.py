@@ -310,7 +310,8 @@ class Run:
             # which takes 50 ms to make it.
             self.store.begin()
         elif self.store is not None:
-            # A database that cannot be opened is found out before a call is paid for whose result could not be kept.
+            # What cannot be opened, or written, is found out before a call is paid for whose result could not be kept.
+            self.store.refuse_unwritable()
             await self.store.get_leader_board(limit=0)
         try:
             if self.store is not None:

@@ -35,7 +35,7 @@ from mixseek.storage.database import CannotOpenError, condemn, is_damage
 from mixseek.storage.lease import Call, Claim, Connection, Worker, Write, worker_for
 from mixseek.storage.places import HeldPlace, claim
 from mixseek.storage.rebuilding import Rebuilt, journal_beside, rebuild_rows
-from mixseek.storage.remedies import is_read_only, remedied
+from mixseek.storage.remedies import is_read_only, refused_writing, remedied
 from mixseek.storage.result_rows import (
     attachment_rows,
     history_row,
@@ -108,6 +108,12 @@ class AggregationStore:
     def begin(self) -> None:
         """Take a file that is not there for one that never was; the first write makes it."""
         self._worker.is_first = True
+
+    def refuse_unwritable(self) -> None:
+        """Raise if the file, or one that DuckDB puts beside it, could not be written; one that is held may be."""
+        for path in (self.db_path, self.db_path.with_name(f"{self.db_path.name}.wal"), self.db_path.parent):
+            if refusal := refused_writing(path):
+                raise DatabaseWriteError(f"cannot write {str(path)!r}: {remedied(refusal)}")
 
     async def go_by(self, place: HeldPlace) -> None:
         """Write only while ``place`` is held, and let nobody write any more who held it before."""

@@ -4,7 +4,6 @@ Large JSON bodies are compressed BLOBs in columns of TEXT; the type of the value
 (:mod:`mixseek.storage.bodies`).
 """
 
-import errno
 import logging
 import os
 import sqlite3
@@ -28,7 +27,7 @@ from mixseek.errors import (
 from mixseek.storage.bodies import register
 from mixseek.storage.journal_log import keep_torn_log
 from mixseek.storage.journal_records import DERIVED
-from mixseek.storage.remedies import remedied, remedied_journal
+from mixseek.storage.remedies import refused_writing, remedied, remedied_journal
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named, process_named
 
 __all__ = [
@@ -97,9 +96,8 @@ def _refuse_read_only(path: Path) -> None:
 
     One that could not be given its name is not there yet, and is no such file.
     """
-    if path.exists() and not os.access(path, os.W_OK):
-        code = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
-        raise OSError(code, os.strerror(code))
+    if refusal := refused_writing(path):
+        raise refusal
 
 
 def _make(path: Path, wait_seconds: float) -> None:

@@ -3,8 +3,9 @@
 import errno
 import os
 import sqlite3
+from pathlib import Path
 
-__all__ = ["is_read_only", "remedied", "remedied_journal"]
+__all__ = ["is_read_only", "refused_writing", "remedied", "remedied_journal"]
 
 _NO_ROOM = "make room on the disk, or name another workspace"
 _NOT_WRITABLE = "make the directory and its files writable for this user, or name another workspace"
@@ -36,6 +37,14 @@ _BY_CODE = {
 def is_read_only(error: Exception) -> bool:
     """Whether the disk takes no writes at all, which no waiting changes."""
     return getattr(error, "errno", None) == errno.EROFS or os.strerror(errno.EROFS) in str(error)
+
+
+def refused_writing(path: Path) -> OSError | None:
+    """What writing this file or directory would be refused with; None if it may be written, or is not there."""
+    if not path.exists() or os.access(path, os.W_OK):
+        return None
+    code = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+    return OSError(code, os.strerror(code))
 
 
 def remedied(error: Exception) -> str:
