@@ -28,7 +28,7 @@ from mixseek.config.schema import (
     ProvidersSettings,
     TeamSettings,
 )
-from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
+from mixseek.errors import ConfigurationError, MixSeekError, WorkspaceNotFoundError
 from mixseek.evaluator.metrics import BaseMetric, CodeMetric, LLMJudgeMetric, Measured, MetricOptions
 from mixseek.events import Event
 from mixseek.orchestrator import Orchestrator
@@ -181,6 +181,39 @@ def test_with_a_workspace_its_files_hold_for_the_rest_and_results_are_stored_the
     assert rows == [("mine", "a", True), ("mine", "x", True)]
     assert (root / "journal.db").exists()
     assert written() == []
+
+
+def test_the_same_call_goes_on_with_an_execution_and_pays_for_nothing_twice(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    given: dict[str, Any] = {**parts(server), "workspace": root, "max_rounds": 2}
+    server.fault(400, model="leader-a", after=1)
+    begun = mixseek.run("task", [team("a")], **given, execution_id="mine")
+    assert [failed.team_id for failed in begun.failed_teams_info] == ["a"]
+    server.reset()
+    summary = mixseek.run("task", [team("a")], **given, resume="mine")
+    assert (summary.execution_id, summary.failed_teams_info, summary.completed_teams) == ("mine", [], 1)
+    assert [request.model for request in server.requests].count("leader-a") == 1
+
+
+def test_what_does_not_go_with_resume_is_refused_before_a_call(server: ModelServer, tmp_path: Path) -> None:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    given: dict[str, Any] = {**parts(server), "max_rounds": 1}
+    mixseek.run("task", [team("a")], **given, workspace=root, execution_id="mine")
+    asked = len(server.requests)
+    for wrong, words in (
+        ({"resume": "mine"}, "resume: goes with the workspace"),
+        ({"resume": "mine", "workspace": root, "execution_id": "mine"}, "and without execution_id and attachments"),
+        ({"resume": "other", "workspace": root}, "the journal knows no execution 'other'"),
+    ):
+        with pytest.raises(MixSeekError, match=words):
+            mixseek.run("task", [team("a")], **given, **wrong)
+    with pytest.raises(ConfigurationError, match="was begun with another task, 'task': give that one"):
+        mixseek.run("another task", [team("a")], **given, workspace=root, resume="mine")
+    assert len(server.requests) == asked
 
 
 def test_without_a_workspace_no_file_is_looked_for(

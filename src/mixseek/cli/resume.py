@@ -124,7 +124,7 @@ def _file(begun: RunStarted, place: Workspace) -> Path:
     if begun.config_file is None:
         raise NotResumableError(
             f"execution {begun.execution_id} names no orchestrator file: it was played by mixseek team, whose task can "
-            "be given again, or from Python, where Orchestrator(settings).resume(execution_id) goes on with it"
+            "be given again, or from Python: the same mixseek.run(..., resume=ID), or Orchestrator.resume(ID), goes on"
         )
     file = place.resolve(begun.config_file)
     if not file.exists():

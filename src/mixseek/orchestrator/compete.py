@@ -29,6 +29,7 @@ from mixseek.config.schema import (
     StorageSettings,
     TeamSettings,
 )
+from mixseek.errors import ConfigurationError
 from mixseek.events import Listener
 from mixseek.llm import Backoff
 from mixseek.orchestrator.arguments import checked_limits, listed_teams
@@ -36,6 +37,8 @@ from mixseek.orchestrator.orchestrator import Orchestrator
 from mixseek.orchestrator.own_parts import lending
 from mixseek.records import Attachment, ExecutionSummary
 from mixseek.round_controller import OnRoundCompleteCallback
+from mixseek.storage.beginning import read_beginning
+from mixseek.storage.journal import Journal
 from mixseek.strangers import a_loop_runs, run_and_leave
 from mixseek.workspace import Workspace
 
@@ -71,6 +74,7 @@ class Options(Limits, total=False):
     providers: ProvidersSettings | Table | None
     workspace: Path | str | None
     execution_id: str | None
+    resume: str | None
     on_round_complete: OnRoundCompleteCallback | None
     listeners: Sequence[Listener]
     backoff: Backoff | None
@@ -101,6 +105,7 @@ async def arun(
     providers: ProvidersSettings | Table | None = None,
     workspace: Path | str | None = None,
     execution_id: str | None = None,
+    resume: str | None = None,
     on_round_complete: OnRoundCompleteCallback | None = None,
     listeners: Sequence[Listener] = (),
     backoff: Backoff | None = None,
@@ -114,11 +119,15 @@ async def arun(
     evaluator's table may be classes or objects. With a ``workspace`` its files hold for what is not given, and results
     are stored there; without one no file is looked for, nothing is written, and paths start at the current directory.
     Everything is checked before a model is called; mistakes are a :class:`~mixseek.errors.ConfigurationError`.
+
+    With the id of an execution of the workspace that was killed, interrupted or failed in part as ``resume``, the same
+    call goes on with it, and pays for nothing twice (:meth:`Orchestrator.resume`).
     """
     given_limits = checked_limits(limits, {"task", *Options.__annotations__})
     place = Workspace.bare() if workspace is None else Workspace.locate(workspace)
     with lending(Given(listed_teams(teams), evaluator, judgment, prompt_builder, providers)) as given:
-        settings = await asyncio.to_thread(ConfigurationManager(place, given=given).assemble, given_limits)
+        manager = ConfigurationManager(place, given=given)
+        settings = await asyncio.to_thread(manager.assemble, given_limits)
         orchestrator = Orchestrator(
             settings,
             save_db=workspace is not None,
@@ -126,7 +135,26 @@ async def arun(
             listeners=listeners,
             backoff=backoff,
         )
-        return await orchestrator.execute(task, execution_id=execution_id, attachments=attachments)
+        if resume is None:
+            return await orchestrator.execute(task, execution_id=execution_id, attachments=attachments)
+        if workspace is None or execution_id is not None or attachments:
+            raise ConfigurationError(
+                "resume: goes with the workspace that the execution is in, and without execution_id and attachments, "
+                "which it has already"
+            )
+        await _refuse_another_task(manager, place, resume, task)
+        return await orchestrator.resume(resume)
+
+
+async def _refuse_another_task(manager: ConfigurationManager, place: Workspace, execution_id: str, task: str) -> None:
+    """Whoever gives a task wants that one answered, and no other."""
+    async with Journal(place.journal) as journal:
+        begun = await read_beginning(journal, execution_id)
+    # What is kept has marks in place of secrets.
+    if begun is not None and begun.user_prompt not in (task, manager.redactor.text(task)):
+        raise ConfigurationError(
+            f"resume: execution {execution_id!r} was begun with another task, {begun.user_prompt!r}: give that one"
+        )
 
 
 def _in_a_thread(playing: Coroutine[Any, Any, ExecutionSummary]) -> ExecutionSummary:
