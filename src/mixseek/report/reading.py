@@ -354,24 +354,26 @@ async def _read_lost(journal: Journal, execution_id: str, *, is_running: bool) -
 
 
 async def _read_played(journal: Journal, execution_id: str) -> dict[_Place, float]:
-    """How long each round was played from its first beginning to its end, without pauses between processes."""
+    """How long rounds were played that several processes had a part in, without the pauses between these."""
     played: dict[_Place, float] = {}
-    begun: dict[_Place, float] = {}
+    begun: dict[_Place, tuple[float, int]] = {}
+    process = 0
     clocks: defaultdict[str, float] = defaultdict(float)  # how long each team was played so far
     latest: dict[str, datetime] = {}
     for event in await journal.events(execution_id, kinds=(*BEGINNINGS, *_SIGNS_OF_PLAY)):
         if event.team_id is None:
-            latest = {}  # another process
+            latest, process = {}, process + 1
             continue
         clocks[event.team_id] += seconds_between(latest.get(event.team_id, event.at), event.at)
         latest[event.team_id] = event.at
         told = _told(event)
         if event.kind == "RoundStarted":
-            begun.setdefault((event.team_id, int(told["round_number"])), clocks[event.team_id])
+            begun.setdefault((event.team_id, int(told["round_number"])), (clocks[event.team_id], process))
         elif event.kind in ("RoundFinished", "RoundFailed"):
             place = event.team_id, int(told["entry"]["round_number"])
-            if place in begun:
-                played[place] = clocks[event.team_id] - begun[place]
+            since, first = begun.get(place, (0.0, process))
+            if first != process:
+                played[place] = clocks[event.team_id] - since
     return played
 
 
