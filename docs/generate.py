@@ -39,7 +39,7 @@ the command line are looked for in the current directory, then in the workspace.
 | 0 | all went well |
 | 1 | there is a result, but something failed: a team, a score, the file of `--output` |
 | 2 | there is no result, or a mistake of yours (a file, an option, a key) kept the command from starting |
-| 130 | Ctrl-C |
+| 130 | it was interrupted: Ctrl-C, SIGTERM, or a terminal that was closed |
 | 141 | whoever read standard output went away, as `head` does |
 
 Where a command means something else by 1, its help says so. An error is `{"error": {"type", "message", "problems"}}` as
