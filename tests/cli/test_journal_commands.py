@@ -127,10 +127,15 @@ def test_a_call_that_was_cut_off_is_told_in_plain_words(run: Run, workspace: Pat
 
 
 @pytest.mark.parametrize(
-    ("fault", "outcome"), [("hang_before_headers", "interrupted"), ("reset_in_body", "ModelIncompleteError")]
+    ("fault", "outcomes"),
+    [
+        # Member and model may both take a second: on a busy machine either of them is the first to give up.
+        ("hang_before_headers", {"interrupted", "ModelTimeoutError"}),
+        ("reset_in_body", {"ModelIncompleteError"}),
+    ],
 )
 def test_what_a_call_took_that_broke_off_is_a_dash_and_not_a_zero_and_the_sums_say_that_it_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: Any, outcome: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: Any, outcomes: set[str]
 ) -> None:
     def told(*more: str) -> str:
         with pytest.raises(SystemExit):
@@ -154,7 +159,8 @@ def test_what_a_call_took_that_broke_off_is_a_dash_and_not_a_zero_and_the_sums_s
         server.fault(503, model="judge", at=1)
         asyncio.run(arena.play())
     _, *rows, total = told().splitlines()
-    assert [row.split()[5:-1] for row in rows if " member " in row] == [[outcome, "1", "-", "-", "-"]]
+    [[outcome, *numbers]] = [row.split()[5:-1] for row in rows if " member " in row]
+    assert (outcome in outcomes, numbers) == (True, ["1", "-", "-", "-"])
     assert sum("-" in row.split() for row in rows) == 1, "what is known of the others is shown"
     calls = json.loads(told("-f", "json"))
     [member] = [call for call in calls if call["role"] == "member"]

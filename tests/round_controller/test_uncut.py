@@ -175,6 +175,19 @@ async def test_what_a_backlog_could_not_write_is_written_the_next_time() -> None
     assert writes.done == ["first", "second"]
 
 
+async def test_what_is_added_after_a_moment_is_not_waited_for_by_whoever_clears_up_to_it() -> None:
+    backlog, writes = Backlog(), Writes()
+    backlog.add(writes.of("first"))
+    up_to_here = backlog.so_far()
+    backlog.add(writes.of("second"))
+    await up_to_here()
+    assert writes.done == ["first"]
+    await up_to_here()
+    assert writes.done == ["first"]
+    await backlog.clear()
+    assert writes.done == ["first", "second"]
+
+
 async def _thrown_out(backlog: Backlog, error: BaseException) -> None:
     async with backlog.cleared_on_error():
         raise error

@@ -300,7 +300,7 @@ class RoundController:
         try:
             while await self._goes_on():
                 reach("round.between")
-                async with beside(self._backlog.clear):
+                async with beside(self._backlog.so_far()):
                     await self._play(len(self._history) + 1)
         except BudgetExhaustedError as error:
             # The round that was broken off costs nobody a result: the best one before it counts.
@@ -474,7 +474,7 @@ class RoundController:
         except TemplateError as error:
             return go_on(f"the judgment failed, so the team goes on: {with_place(error)}")
         with self._calling(state.round_number, "judgment", "judgment"):
-            async with beside(self._backlog.clear), self._run.before_time_is_up(self._team.team_id):
+            async with beside(self._backlog.so_far()), self._run.before_time_is_up(self._team.team_id):
                 return await self._judgment.ask(prompt, self._task.judgment_timeout_seconds)
 
     def _tell_verdict(self, state: RoundState, judgment: ImprovementJudgment, exit_reason: ExitReason | None) -> None:

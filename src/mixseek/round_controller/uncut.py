@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from mixseek.errors import PlaceLostError
@@ -55,21 +56,27 @@ class Backlog:
 
     def __init__(self) -> None:
         self._writes: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._made = 0
         self._writing = asyncio.Lock()
 
     def add(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have ``write`` made with the next :meth:`clear`."""
         self._writes.append(write)
 
-    async def clear(self) -> None:
-        """Make all writes that wait; one that fails is raised, and all of them wait again."""
+    def so_far(self) -> Callable[[], Coroutine[Any, Any, None]]:
+        """A :meth:`clear` of what waits by now: what is added later is for others to wait for."""
+        return partial(self.clear, self._made + len(self._writes))
+
+    async def clear(self, last: int | None = None) -> None:
+        """Make all writes that wait, or those up to the ``last`` one by its number; if one fails, all wait again."""
         async with self._writing:
-            while some := tuple(self._writes):
+            while some := tuple(self._writes if last is None else self._writes[: max(0, last - self._made)]):
                 # Handed in at once, they share a commit.
                 for outcome in await asyncio.gather(*(write() for write in some), return_exceptions=True):
                     if isinstance(outcome, BaseException):
                         raise outcome
                 del self._writes[: len(some)]
+                self._made += len(some)
 
     @asynccontextmanager
     async def cleared_on_error(self) -> AsyncGenerator[None]:
