@@ -46,6 +46,10 @@ class Workspace:
         try:
             root = Path(named).expanduser().absolute()
             is_there = root.exists()
+        except PermissionError:
+            raise WorkspaceNotFoundError(
+                f"workspace {str(root)!r} may not be read; check its permissions and those of the directory it is in"
+            ) from None
         except (OSError, RuntimeError, ValueError):
             # Too long, or "~somebody", and there is no such user.
             raise WorkspaceNotFoundError(f"workspace {str(named)!r} is not the name of a directory") from None

@@ -234,3 +234,14 @@ def test_the_console_tells_a_reason_of_our_own_once_and_without_the_name_of_its_
         "ERROR team c could not be marked: OSError: no room",
     ]
     assert _log(tmp_path).count("mixseek.errors.DatabaseLockedError: it is held") == 2
+
+
+def test_the_console_has_a_line_once_more_only_where_it_still_holds_after_a_while(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.start_logging(Workspace(tmp_path), Redactor(), LogOptions(no_log_file=True))
+    for at, words in [(0, "waiting"), (1, "waiting"), (1, "other"), (1.5, "waiting"), (3, "waiting"), (4, "waiting")]:
+        record = logging.makeLogRecord({"levelno": logging.WARNING, "msg": words, "created": at, "name": "mixseek.x"})
+        logging.getLogger("mixseek.x").handle(record)
+    told = [line.split()[-1] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["waiting", "other", "waiting", "waiting"]

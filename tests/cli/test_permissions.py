@@ -68,3 +68,21 @@ def test_doctor_does_not_advise_to_move_away_what_only_may_not_be_read(name: str
     assert ran.returncode == 1
     assert "give yourself the right to read it" in ran.stdout
     assert "away" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("barred", "arguments"),
+    [
+        ("", ["-w", "{root}"]),
+        ("configs", ["-w", "{root}"]),
+        ("configs/agents", ["-w", "{root}"]),
+        ("configs/evaluator.toml", ["-w", "{root}"]),
+        ("configs", ["-w", "{root}", "-c", "{root}/configs/orchestrator.toml"]),
+    ],
+)
+def test_what_may_not_be_looked_at_is_not_told_to_be_missing(barred: str, arguments: list[str], played: Path) -> None:
+    given = [argument.format(root=played) for argument in arguments]
+    with _mode(played.parent if not barred else played / barred, 0):
+        ran = _mixseek("exec", "What is bamboo for?", *given)
+    assert (ran.returncode, ran.stdout, ran.stderr != "") == (2, "", True)
+    assert [line for line in ran.stderr.splitlines() if "may not be read; check its permissions" not in line] == []

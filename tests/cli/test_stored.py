@@ -451,6 +451,21 @@ def test_a_file_that_cannot_be_written_is_told(workspace: Path, run: Run) -> Non
     )
 
 
+def test_a_journal_that_cannot_be_read_is_told_once(workspace: Path, run: Run) -> None:
+    (workspace / "journal.db").write_bytes(b"This is not a database, and never was one." * 100)
+    code, _, err = run("show")
+    assert code == 0
+    assert [line.partition("; ")[0] for line in err.splitlines()] == [
+        f"WARNING journal '{workspace}/journal.db' is damaged (file is not a database)"
+    ]
+
+
+def test_a_directory_is_told_to_be_one_before_its_name_is_looked_at(workspace: Path, run: Run) -> None:
+    Path("reports-of-mine").mkdir()
+    code, _, err = run("export", "-o", "reports-of-mine")
+    assert (code, "'reports-of-mine' cannot be written: Is a directory; name another file" in err) == (2, True)
+
+
 def test_a_table_has_a_row_for_each_round_with_metrics_tokens_and_time(workspace: Path, run: Run) -> None:
     _, out, _ = run("export", "-f", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))

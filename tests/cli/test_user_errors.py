@@ -233,6 +233,10 @@ def missing_orchestrator_file(place: Place) -> None: ...
 def wrong_kind_of_file(place: Place) -> None: ...
 
 
+@mistake("exec", "the task", "-c", "configs/evaluator.toml")
+def evaluator_file_to_be_played(place: Place) -> None: ...
+
+
 @mistake(*EXEC)
 def missing_team_file(place: Place) -> None:
     (place.root / TEAM).unlink()

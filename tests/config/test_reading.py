@@ -61,14 +61,6 @@ def test_what_is_no_file_is_told_at_once(make: Callable[[Path], None], told: str
     assert time.perf_counter() - started < 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    path.touch(mode=0)
-    with pytest.raises(ConfigurationError, match="may not be read"):
-        read_toml(path, "x.toml")
-
-
 def test_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(b"\xef\xbb\xbfa = 1\n")

@@ -3,10 +3,11 @@
 import asyncio
 import inspect
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -559,34 +560,57 @@ import asyncio, os, signal, threading, mixseek
 # Whoever started this in the background may have told it to ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-async def main():
+def play():
     def listen(event):
         if event.kind == "RoundStarted":
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     team = {"team_id": "a", "team_name": "A", "leader": {"model": "loop:leader-a"}}
+    mixseek.run("task", [team], judgment={"model": "none"}, evaluator={"default_model": "loop:judge"},
+                providers={"loop": {"base_url": os.environ["SERVER"]}}, listeners=[listen])
+
+async def in_a_notebook():
     try:
-        mixseek.run("task", [team], judgment={"model": "none"}, evaluator={"default_model": "loop:judge"},
-                    providers={"loop": {"base_url": os.environ["SERVER"]}}, listeners=[listen])
+        play()
     except KeyboardInterrupt:
         names = [thread.name for thread in threading.enumerate()]
         print("interrupted", "mixseek.run" in names)
 
-loop = asyncio.new_event_loop()
-loop.run_until_complete(main())
 """
 
 
-def test_ctrl_c_in_a_notebook_ends_the_run_and_its_thread(server: ModelServer) -> None:
-    server.set_latency(60)
-    ran = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED],
-        env={**os.environ, "SERVER": server.base_url},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+@pytest.fixture
+def interrupted(server: ModelServer) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """A program that is interrupted while ``mixseek.run`` plays in it."""
+
+    def run(call: str) -> subprocess.CompletedProcess[str]:
+        server.set_latency(60)
+        return subprocess.run(
+            [sys.executable, "-c", INTERRUPTED + call],
+            env={**os.environ, "SERVER": server.base_url},
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+
+    return run
+
+
+def test_ctrl_c_in_a_notebook_ends_the_run_and_its_thread(
+    interrupted: Callable[[str], subprocess.CompletedProcess[str]],
+) -> None:
+    ran = interrupted("asyncio.new_event_loop().run_until_complete(in_a_notebook())")
     assert (ran.stdout, ran.returncode) == ("interrupted False\n", 0), ran.stderr
+
+
+def test_ctrl_c_in_a_program_tells_of_the_program_and_not_of_what_runs_inside(
+    interrupted: Callable[[str], subprocess.CompletedProcess[str]],
+) -> None:
+    ran = interrupted("play()")
+    assert ran.returncode == -signal.SIGINT
+    assert ran.stderr.splitlines()[-1] == "KeyboardInterrupt"
+    assert "CancelledError" not in ran.stderr
+    assert ran.stderr.count("  File ") <= 4
 
 
 STUBBORN = """

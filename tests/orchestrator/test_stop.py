@@ -10,6 +10,7 @@ import pytest
 from mixseek.events import Event, RoundFinished, RunInterrupted, SubmissionEvaluated
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.storage.journal import Journal
 from mixseek.testing import ModelServer, write_workspace
 from tests.waiting import until
 
@@ -125,3 +126,19 @@ async def test_a_run_that_is_cancelled_stays_cancelled(tmp_path: Path, server: M
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_a_run_that_somebody_cancels_is_recorded_as_interrupted(tmp_path: Path, server: ModelServer) -> None:
+    heard: list[Event] = []
+    orchestrator = _orchestrator(tmp_path, server, heard, teams=1)
+    server.fault("hang_before_headers", model="leader-a", after=2)
+    running = asyncio.create_task(orchestrator.execute("What is bamboo for?", execution_id="given"))
+    await _until_asked(server, "leader-a", 3)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    last = heard[-1]
+    assert isinstance(last, RunInterrupted)
+    assert [one.error_message for one in last.summary.failed_teams_info] == ["interrupted in round 2"]
+    async with Journal(tmp_path / "journal.db") as journal:
+        assert (await journal.events("given"))[-1].kind == "RunInterrupted"

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -235,8 +236,16 @@ def _never_scores(reached: asyncio.Event) -> Callable[[Any], Awaitable[str]]:
     return answer
 
 
-async def interrupted(root: Path) -> str:
-    """A run that is cancelled while the only team has a round on the board and its second answer is being scored."""
+def _as_if_killed(root: Path) -> None:
+    """Take away what a run that was cancelled told of its end."""
+    with closing(sqlite3.connect(root / "journal.db")) as journal, journal:
+        journal.execute("DELETE FROM events WHERE kind = 'RunInterrupted'")
+    with duckdb.connect(str(root / "mixseek.db")) as connection:
+        connection.execute("DELETE FROM model_usage WHERE round_number = 2")
+
+
+async def killed(root: Path) -> str:
+    """A run that ends while the only team has a round on the board and its second answer is being scored."""
     reached = asyncio.Event()
 
     def prepare(script: Script) -> None:
@@ -258,11 +267,12 @@ async def interrupted(root: Path) -> str:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    _as_if_killed(root)
     return "cut-short"
 
 
-async def test_a_run_that_goes_on_or_was_interrupted_is_unfinished_and_told_as_far_as_it_came(tmp_path: Path) -> None:
-    execution_id = await interrupted(tmp_path)
+async def test_a_run_that_goes_on_or_was_killed_is_unfinished_and_told_as_far_as_it_came(tmp_path: Path) -> None:
+    execution_id = await killed(tmp_path)
     assert not is_playing(tmp_path / "mixseek.db", execution_id)
     record = await load_execution(Workspace(tmp_path), execution_id)
     assert (record.status, record.is_running, record.user_prompt) == ("unfinished", False, TASK)
@@ -277,7 +287,7 @@ async def test_a_run_that_goes_on_or_was_interrupted_is_unfinished_and_told_as_f
 
 
 async def test_rounds_that_only_the_journal_has_are_told_like_any_other(tmp_path: Path) -> None:
-    execution_id = await interrupted(tmp_path)
+    execution_id = await killed(tmp_path)
     written = await load_execution(Workspace(tmp_path), execution_id)
     with duckdb.connect(str(tmp_path / "mixseek.db")) as connection:
         # As if it could not be scored at first, and the process had been killed before it wrote that it was.
@@ -292,8 +302,19 @@ async def test_rounds_that_only_the_journal_has_are_told_like_any_other(tmp_path
     assert written.teams[0].rounds[0].judgment is not None
 
 
+async def test_a_run_that_was_killed_before_any_call_was_answered_cost_nothing_that_is_known(tmp_path: Path) -> None:
+    execution_id = await killed(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as journal, journal:
+        journal.execute("DELETE FROM calls")
+    with duckdb.connect(str(tmp_path / "mixseek.db")) as connection:
+        connection.execute("DELETE FROM model_usage")
+    [line] = await list_executions(Workspace(tmp_path))
+    record = await load_execution(Workspace(tmp_path), execution_id)
+    assert (line.cost_usd, record.cost_usd, record.usage.requests) == (0.0, 0.0, 0)
+
+
 async def test_the_list_has_the_cost_of_rounds_that_did_not_end(tmp_path: Path) -> None:
-    execution_id = await interrupted(tmp_path)
+    execution_id = await killed(tmp_path)
     [line] = await list_executions(Workspace(tmp_path))
     record = await load_execution(Workspace(tmp_path), execution_id)
     ended = sum(one.cost_usd or 0 for one in record.teams[0].rounds[0].bill)
@@ -340,20 +361,42 @@ async def test_an_execution_that_was_gone_on_with_has_no_status_of_before(tmp_pa
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    [line] = await list_executions(workspace)
-    record = await load_execution(workspace, "again")
-    assert (line.status, line.is_running, record.status, record.user_prompt) == (
-        "unfinished",
-        False,
-        "unfinished",
-        TASK,
-    )
+
+    async def told() -> tuple[object, ...]:
+        [line], record = await list_executions(workspace), await load_execution(workspace, "again")
+        return line.status, line.is_running, record.status, record.user_prompt
+
+    assert await told() == ("interrupted", False, "interrupted", TASK)
+    assert prunable(workspace.journal) == []
+    _as_if_killed(tmp_path)
+    assert await told() == ("unfinished", False, "unfinished", TASK)
     assert await find_unfinished(workspace) == "again"
     assert prunable(workspace.journal) == []
 
 
+async def test_the_list_does_not_call_a_run_completed_that_goes_on_with_a_larger_budget(tmp_path: Path) -> None:
+    reached = asyncio.Event()
+    budget = "[budget]\nmax_requests = 6\n"
+    await play(tmp_path, execution_id="again", teams=1, members=0, orchestrator=budget)
+    workspace = Workspace(tmp_path)
+    assert [line.status for line in await list_executions(workspace)] == ["completed"]
+    file = write_workspace(tmp_path, teams=1, members=0, max_rounds=2, orchestrator=budget.replace("6", "60"))
+    with scripted() as script:
+        script.on(Match("judge"), _never_scores(reached))
+        resumed = Orchestrator(load_orchestrator_settings(file, tmp_path)).resume("again", accept_changes=True)
+        task = asyncio.create_task(resumed)
+        await asyncio.wait_for(reached.wait(), timeout=60)
+        [running] = await list_executions(workspace)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    [stopped] = await list_executions(workspace)
+    assert (running.status, running.is_running) == ("unfinished", True)
+    assert (stopped.status, stopped.is_running) == ("interrupted", False)
+
+
 async def test_an_execution_that_was_gone_on_with_by_other_settings_is_told_with_these(tmp_path: Path) -> None:
-    execution_id = await interrupted(tmp_path)
+    execution_id = await killed(tmp_path)
     file = write_workspace(tmp_path, teams=2, max_rounds=2, orchestrator="max_retries_per_team = 0")
     file.write_text(f"{file.read_text()}\n[budget]\nmax_requests = 100\n")
     with scripted() as script:
@@ -369,7 +412,7 @@ async def test_an_execution_that_was_gone_on_with_by_other_settings_is_told_with
 
 
 async def test_an_execution_that_is_being_played_is_named_where_no_other_is_unfinished(tmp_path: Path) -> None:
-    execution_id = await interrupted(tmp_path)
+    execution_id = await killed(tmp_path)
     assert await find_unfinished(Workspace(tmp_path)) == execution_id
     playing = Playing(tmp_path / "mixseek.db", execution_id)
     with pytest.raises(NotResumableError, match=f"execution {execution_id} is being played"):

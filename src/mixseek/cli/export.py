@@ -1,5 +1,7 @@
 """``mixseek export``: one execution as a document, for people or for programs."""
 
+import errno
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -73,6 +75,8 @@ def _format_of(file: Path | None) -> ExportFormat:
     """What the ending of a file's name says."""
     if file is None or file == _STANDARD_OUTPUT:
         return ExportFormat.HTML
+    if file.is_dir():
+        raise _cannot_be_written(file, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
     ending = file.suffix.lower().removeprefix(".")
     known = "html" if ending == "htm" else ending
     if known not in list(ExportFormat):

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mixseek.cli.output import warn
-from mixseek.config.reading import checked_text, existing_file, read_text
+from mixseek.config.reading import checked_text, existing_file, is_there, read_text
 from mixseek.errors import ConfigurationError, MissingFileError
 from mixseek.workspace import Workspace
 
@@ -89,10 +89,10 @@ def reference_text(given: str | None, workspace: Workspace) -> str | None:
     path = Path(given)
     try:
         found = workspace.find(path) if "\n" not in given and given.strip() else None
-        is_there = found is not None and os.path.lexists(found)
+        stands = found is not None and os.path.lexists(found)
     except (OSError, RuntimeError, ValueError):
-        found, is_there = None, False  # too long for a name, or with a letter no name can have
-    if found is not None and is_there:
+        found, stands = None, False  # too long for a name, or with a letter no name can have
+    if found is not None and stands:
         given = read_text(found, f"--reference {given!r}")
     elif _LIKE_A_PATH.fullmatch(given):
         given_file(path, "--reference", workspace)
@@ -103,7 +103,7 @@ def find_config(given: Path | None, workspace: Workspace, default: str, remedy: 
     """The file a command works by: the one that is named, else the workspace's own."""
     if given is None:
         own = workspace.configs / default
-        if not os.path.lexists(own):
+        if not is_there(own):
             raise MissingFileError(f"no -c FILE is given, and the workspace has no configs/{default}: {remedy}")
         return own
     _tell_which(given, workspace)

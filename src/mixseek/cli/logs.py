@@ -52,6 +52,7 @@ __all__ = [
 # The variable by which OpenTelemetry lets users ask for the content of messages, and what says yes in it.
 _CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _SAYS_YES = ("true", "1", "span_only", "span_and_event")
+_STILL_SECONDS = 2.0
 
 _started: list[logging.Handler] = []
 _redactor: list[Redactor] = []
@@ -222,6 +223,7 @@ def _console_handler(level: LogLevel, *, verbose: bool) -> logging.Handler:
     handler.setFormatter(_ConsoleLines("%(levelname)s %(message)s", tracebacks=verbose))
     if not verbose:
         handler.addFilter(_is_news)
+        handler.addFilter(_NotAgain())
     if handler.level > logging.INFO:
         handler.addFilter(_at_least(handler.level))
         handler.setLevel(logging.INFO)
@@ -231,6 +233,25 @@ def _console_handler(level: LogLevel, *, verbose: bool) -> logging.Handler:
 def _at_least(level: int) -> Callable[[logging.LogRecord], bool]:
     """Whether a record is as important as was asked for, or a notice of something that takes long."""
     return lambda record: record.levelno >= level or _is_notice(record)
+
+
+class _NotAgain(logging.Filter):
+    """Leaves out a line that is the one before it once more, unless so much later that it is news that it still holds.
+
+    A journal that cannot be read, say, is asked for several things.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: tuple[str, float] = ("", -_STILL_SECONDS)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let the first of several through."""
+        line, (last, at) = record.getMessage(), self._last
+        if line == last and record.created - at < _STILL_SECONDS:
+            return False
+        self._last = line, record.created
+        return True
 
 
 def _is_notice(record: logging.LogRecord) -> bool:

@@ -221,7 +221,8 @@ def _print_bill(record: ExecutionRecord) -> None:
         ]
         for line in lines
     ]
-    print_table(_BILL_BY_ROUND if by_round else _BILL, rows)
+    if rows:
+        print_table(_BILL_BY_ROUND if by_round else _BILL, rows)
     if words := lost_words(record.lost):
         print_line(words)
     print_line()

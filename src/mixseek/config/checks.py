@@ -20,7 +20,7 @@ from mixseek import plugins
 from mixseek.clock import timezone_from_environment
 from mixseek.config.layers import KeyPath
 from mixseek.config.problems import faults_of, no_such_file
-from mixseek.config.reading import read_text, referred_file
+from mixseek.config.reading import is_there, read_text, referred_file
 from mixseek.config.references import references
 from mixseek.config.schema import (
     PROMPTS,
@@ -121,7 +121,7 @@ def check_clock(environ: Mapping[str, str]) -> Iterator[Problem]:
 def check_prompt_templates(workspace: Workspace, shown: str) -> Iterator[Problem]:
     """The two templates a workspace may keep as files: both or none, readable and well-formed."""
     files = [workspace.prompt_templates / name for name in _PROMPT_TEMPLATES]
-    there = [file for file in files if os.path.lexists(file)]
+    there = [file for file in files if is_there(file)]
     if not there and workspace.prompt_templates.is_dir():
         yield Problem(f"holds no template: add {' and '.join(_PROMPT_TEMPLATES)}, or take the directory away", shown)
     if len(there) == 1:

@@ -7,6 +7,7 @@ Where a field takes a text or a table, what starts with a brace is a table.
 import json
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -79,16 +80,15 @@ def _paths(variables: Variables, environ: Mapping[str, str]) -> Iterable[tuple[s
             yield name, tuple(name.removeprefix(variables.prefix).lower().split("__"))
 
 
-def _field_paths(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterable[tuple[str, ...]]:
+@cache
+def _field_paths(model: type[BaseModel]) -> tuple[tuple[str, ...], ...]:
+    paths: list[tuple[str, ...]] = []
     for name, field in model.model_fields.items():
         if SET_BY_THE_LOADER in field.metadata:
             continue
-        path = (*above, key_of(name, field))
-        inner = model_of(field.annotation)
-        if inner is not None:
-            yield from _field_paths(inner, path)
-        else:
-            yield path
+        key, inner = key_of(name, field), model_of(field.annotation)
+        paths += [(key,)] if inner is None else [(key, *path) for path in _field_paths(inner)]
+    return tuple(paths)
 
 
 def _parse(field: FieldInfo, text: str) -> Any:

@@ -147,9 +147,10 @@ def _refuse_another_kind(kind: Kind, document: Mapping[str, Any], shown: str) ->
     """A whole file of another kind is one mistake: somebody named the wrong file."""
     if kind.table in document:
         return
-    other = next((one for one in KINDS.values() if one is not kind and _main_table(one) in document), None)
-    if other is not None:
-        raise ConfigurationError(Problem(f"is {other.words}: give {kind.words}", shown))
+    others = [one for one in KINDS.values() if one is not kind and _main_table(one) in document]
+    others += [one for one in _by_keys(document) if document.keys() <= one.keys]
+    if others:
+        raise ConfigurationError(Problem(f"is {others[0].words}: give {kind.words}", shown))
 
 
 def _top_level_problems(kind: Kind, document: Mapping[str, Any], shown: str) -> Iterable[Problem]:

@@ -57,6 +57,7 @@ from mixseek.config.problems import misplaces_a_model, no_such_file, problem_at,
 from mixseek.config.reading import (
     Dotenv,
     existing_file,
+    is_there,
     named_file,
     read_dotenv,
     read_text,
@@ -208,6 +209,8 @@ class _Findings:
     notes: list[Problem] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
     """Files given in Python that were told not to exist: what names them then need not be told again."""
+    providers: KnownProviders | None = None
+    """Where models may come from, once somebody has asked: hundreds of files are checked by it."""
 
     def raise_problems(self) -> None:
         if self.problems:
@@ -366,7 +369,7 @@ class ConfigurationManager:
     def own_prices_and_storage(self) -> OrchestratorSettings:
         """``[prices]`` and ``[storage]`` of the workspace's own orchestrator file, for what is asked without one."""
         file, findings = self.default_file(ORCHESTRATOR), _Findings()
-        document = self._document(file) if os.path.lexists(file) else {}
+        document = self._document(file) if is_there(file) else {}
         tables = {name: table for name, table in document.items() if name in ("prices", "storage")}
         tables["orchestrator"] = {"teams": [{"config": "none"}]}
         made = self._make(ORCHESTRATOR, OrchestratorSettings, tables, self._shown(file), findings)
@@ -509,7 +512,7 @@ class ConfigurationManager:
         """One file, or what is given in its place, or the default file, or the defaults where there is no such file."""
         if file is None and self._given.part(kind) is not None:
             return self._make_given(kind, model, self._given.part(kind), kind.name, findings)
-        if file is None and kind.is_default and os.path.lexists(self.default_file(kind)):
+        if file is None and kind.is_default and is_there(self.default_file(kind)):
             file = self.default_file(kind)
         shown = self._shown(file) if file else None
         try:
@@ -571,7 +574,7 @@ class ConfigurationManager:
         findings.problems += (problem_at(place(path), text) for path, text in check(model, values, self._around))
         if self._around.no_plugins:
             return  # a provider may come with the code of others, which is not loaded
-        known = self._known_providers()
+        known = findings.providers = findings.providers or self._known_providers()
         if known is None:
             return  # the file that tells of the workspace's own is broken, which is told where it is read
         findings.problems += (
@@ -646,7 +649,7 @@ class ConfigurationManager:
             return KnownProviders(given.providers, self.environ)
         file = self.default_file(PROVIDERS)
         try:
-            read = self._document(file) if given is None and os.path.lexists(file) else {}
+            read = self._document(file) if given is None and is_there(file) else {}
         except ConfigurationError:
             return None
         document = as_document(PROVIDERS, given)[1] if isinstance(given, Mapping) else read
@@ -861,7 +864,7 @@ def read_prompt_builder_settings(workspace: Path | str) -> PromptBuilderSettings
     manager = ConfigurationManager(workspace)
     file = manager.default_file(PROMPT_BUILDER)
     findings = _Findings()
-    document = manager._document(file) if os.path.lexists(file) else None
+    document = manager._document(file) if is_there(file) else None
     merged = manager._merge(PROMPT_BUILDER, document, manager._shown(file), findings)
     findings.raise_problems()
     settings = PromptBuilderSettings.of_values(merged.values)

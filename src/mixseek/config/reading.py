@@ -25,6 +25,7 @@ __all__ = [
     "checked_seconds",
     "checked_text",
     "existing_file",
+    "is_there",
     "named_file",
     "read_bytes",
     "read_dotenv",
@@ -52,6 +53,8 @@ def named_file(path: Path | str, workspace: Workspace, shown: str | None = None)
     """Where a file is that somebody named, whether or not it exists; ``shown`` is how messages name it."""
     try:
         return workspace.find(path)
+    except PermissionError as error:
+        raise _wrong(shown or str(path), _why_unreadable(error)) from error
     except (OSError, RuntimeError, ValueError, TypeError) as error:
         # Too long, or "~somebody/file" and there is no such user.
         raise MissingFileError(Problem("is not the name of a file", shown or str(path))) from error
@@ -60,10 +63,21 @@ def named_file(path: Path | str, workspace: Workspace, shown: str | None = None)
 def existing_file(path: Path | str, workspace: Workspace, shown: str | None = None) -> Path:
     """:func:`named_file`, refused if nothing is there."""
     file = named_file(path, workspace, shown)
-    if not os.path.lexists(file):
+    if not is_there(file):
         where = "" if Path(path).is_absolute() else " in the current directory or the workspace"
         raise MissingFileError(Problem(f"does not exist{where}", shown or str(path)))
     return file
+
+
+def is_there(file: Path) -> bool:
+    """Whether something stands there; where nobody may look, reading it tells so."""
+    try:
+        file.lstat()
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def read_toml(path: Path, shown: str) -> dict[str, Any]:
@@ -93,7 +107,7 @@ class Dotenv(NamedTuple):
 
 def read_dotenv(path: Path, shown: str) -> Dotenv:
     """The variables in a ``.env`` file, none where there is no such file; a wrong line hides no other."""
-    if not os.path.lexists(path):
+    if not is_there(path):
         return Dotenv({})
     text = read_text(path, shown)
     lines = list(parse_stream(io.StringIO(text)))
@@ -143,7 +157,7 @@ def referred_file(workspace: Workspace, given: str) -> Path | None:
     except RuntimeError:
         # "~somebody/file", and there is no such user.
         return None
-    return path if os.path.lexists(path) else None
+    return path if is_there(path) else None
 
 
 def read_bytes(path: Path, shown: str, *, most: int = MAX_FILE_BYTES) -> bytes:
@@ -177,7 +191,7 @@ def _why_unreadable(error: OSError) -> str:
         case IsADirectoryError():
             return "is a directory, not a file"
         case PermissionError():
-            return "may not be read; check its permissions"
+            return "may not be read; check its permissions and those of its directory"
     return f"cannot be read: {(error.strerror or str(error)).lower()}"
 
 

@@ -92,7 +92,11 @@ def run(task: str, teams: Sequence[Team], **options: Unpack[Options]) -> Executi
     """
     # Outside of the question whether a loop runs, or every error would be told as a consequence of the answer.
     play = _in_a_thread if a_loop_runs() else run_and_leave
-    return play(arun(task, teams, **options))
+    try:
+        return play(arun(task, teams, **options))
+    except KeyboardInterrupt:
+        # Where in here it was does not matter to whoever pressed the keys.
+        raise KeyboardInterrupt from None
 
 
 async def arun(

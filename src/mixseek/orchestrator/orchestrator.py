@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -182,10 +182,16 @@ class Orchestrator:
         started, execution, summary = time.monotonic(), None, None
         try:
             async with AsyncExitStack() as around:
-                async with stoppable:
-                    execution = await begin(around)
-                    execution.when_lost(stoppable.stop)
-                    summary = await execution.play()
+                try:
+                    async with stoppable:
+                        execution = await begin(around)
+                        execution.when_lost(stoppable.stop)
+                        summary = await execution.play()
+                except asyncio.CancelledError:
+                    if execution is not None:
+                        with suppress(PlaceLostError):
+                            await execution.end(None)
+                    raise
                 if execution is None:
                     return _interrupted(user_prompt, execution_id, time.monotonic() - started)
                 return await execution.end(summary)
@@ -421,6 +427,7 @@ class _Execution:
         await self._run.catch_up()
         for team in self._taken_out:
             await self._take_out(team)
+        await self._keep_usage_of_others()
         self._run.purses.start()
         with long_lived():
             await self._play_teams()
@@ -709,6 +716,14 @@ class _Execution:
             await self._run.store.save_model_usage(bill)
         except StorageError:
             logger.exception("what %s consumed could not be written", ", ".join(map(repr, team_ids)))
+
+    async def _keep_usage_of_others(self) -> None:
+        """The bill of teams that play no more: no process comes to the end of a round that theirs was killed in."""
+        if self._run.restored is None:
+            return
+        there = {controller.get_team_id() for controller in self._controllers}
+        if others := sorted({line.team_id for line in self._run.meter.bill()} - there):
+            await self._keep_usage(*others)
 
     async def _tell_the_end(self, event: Event) -> None:
         """Tell a result; it stands even if the journal cannot keep it."""

@@ -145,7 +145,7 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
     async with Journal(workspace.journal) as journal:
         kept = await _if_readable(_read_journal(journal, execution_id), _Kept())
         stored = await StoredExecutions(workspace.database).rows_of(execution_id, members=kept.started is None)
-        if kept.is_resumed:
+        if kept.is_open:
             # What it came to before is not how it stands.
             stored = replace(stored, summary=None)
         is_running = is_playing(workspace.database, execution_id)
@@ -201,15 +201,16 @@ async def _line(
     known = stored or StoredExecution(execution_id=execution_id)
     status: Status | None = known.status
     seconds, cost_usd = known.seconds, known.cost_usd
-    if status != "completed" and journal is not None:
+    was_resumed = run is not None and run.was_resumed
+    if journal is not None and (status != "completed" or was_resumed):
         # The last write may have failed, and an interrupted run has none; the journal then still has the end. One that
-        # ended with teams that failed may have been gone on with.
+        # ended with teams that failed, or at its budget, may have been gone on with.
         kept = await _if_readable(_read_journal(journal, execution_id, members=False), _Kept())
-        if status is None or kept.is_resumed:
+        if status is None or kept.is_open:
             status, seconds = kept.status, kept.seconds
             # The tables have no line yet of a round that did not end.
-            if bill := await _if_readable(journal.bill(execution_id), []):
-                cost_usd = cost_of(bill) if bill else None
+            bill = await _if_readable(journal.bill(execution_id), [])
+            cost_usd = cost_of(bill) if bill or run is not None else cost_usd
     return ExecutionLine(
         execution_id=execution_id,
         user_prompt=known.user_prompt or (run.user_prompt if run else ""),
@@ -262,8 +263,8 @@ class _Kept:
     """The names of all teams that ever took part, those included that were taken out."""
     summary: Mapping[str, Any] | None = None
     """Of a run that came to its end or was interrupted."""
-    is_resumed: bool = False
-    """Whether it was gone on with after its last end, and has no other end yet."""
+    is_open: bool = False
+    """Whether it was gone on with or interrupted after its last end, if it had any, and has no other end yet."""
     was_resumed: bool = False
     """Whether it was ever gone on with."""
     failures: Mapping[str, str] = field(default_factory=dict)
@@ -320,7 +321,7 @@ async def _read_journal(journal: Journal, execution_id: str, *, members: bool = 
         begun=begun,
         ever_named={team_id: name for one in beginnings for team_id, name in one.get("team_names", {}).items()},
         summary=_told(latest).get("summary") if latest else None,
-        is_resumed=latest is not None and latest.kind == "RunResumed",
+        is_open=latest is not None and latest.kind != "RunFinished",
         was_resumed="RunResumed" in by_kind,
         failures=_reasons(events, "TeamFailed"),
         shortages=_reasons(events, "TeamFinished"),
@@ -492,7 +493,7 @@ def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running
         teams=_teams(stored, kept, bill),
         bill=bill,
         usage=_usage(bill, kept.usage),
-        cost_usd=cost_of(bill) if bill else None,
+        cost_usd=cost_of(bill) if bill or kept.started is not None else None,
         lost=kept.lost,
         attachments=stored.attachments or tuple(AttachmentInfo(**one) for one in begun.get("attachments", ())),
         reference=begun.get("reference"),

@@ -862,7 +862,9 @@ _STARTED_RUNS = """
         UNION ALL SELECT (SELECT min(execution_id) FROM events WHERE execution_id > id) FROM ids WHERE id IS NOT NULL)
     SELECT execution_id, position, at AS started_at, json_extract(unpacked(payload), '$.user_prompt') AS user_prompt,
         (SELECT count(*) FROM json_each(unpacked(payload), '$.team_names')) AS total_teams,
-        json_extract(unpacked(payload), '$.config_file') AS config_file
+        json_extract(unpacked(payload), '$.config_file') AS config_file,
+        EXISTS (SELECT 1 FROM events later WHERE later.execution_id = id AND (later.team_id IS NULL) = 1
+            AND ifnull(later.team_id, '') = '' AND later.kind = 'RunResumed') AS was_resumed
     FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
     WHERE kind = 'RunStarted'"""
 _PLACES = "SELECT * FROM places WHERE execution_id = ? OR (execution_id >= ? AND execution_id < ?)"

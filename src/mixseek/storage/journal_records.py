@@ -225,6 +225,7 @@ class StartedRun(Record):
     total_teams: int
     config_file: str | None = None
     """The orchestrator file; None for a team that was asked alone, and for settings made in Python."""
+    was_resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
