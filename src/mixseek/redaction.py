@@ -362,8 +362,15 @@ def sorted_json(value: JsonValue | MadeJson) -> MadeJson:
     return value if isinstance(value, MadeJson) else MadeJson(_json_text(value, sort_keys=True).encode())
 
 
+# Made once: json.dumps would make one for each value.
+_in_any_order, _in_order = (
+    json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=are_sorted).encode
+    for are_sorted in (False, True)
+)
+
+
 def _json_text(value: JsonValue, sort_keys: bool) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+    return _in_order(value) if sort_keys else _in_any_order(value)
 
 
 def _marked(text: str, spans: list[tuple[int, int]]) -> str:

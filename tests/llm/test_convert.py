@@ -3,12 +3,16 @@
 from hashlib import sha256
 from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic_ai import (
     BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelResponse,
     RunUsage,
+    SystemPromptPart,
     TextPart,
     ToolCallPart,
     UserPromptPart,
@@ -17,8 +21,10 @@ from pydantic_ai.usage import RequestUsage
 
 from mixseek.config.schema import LeaderSettings, ModelParams
 from mixseek.llm import messages_from_json, messages_to_json, model_settings, usage_record
-from mixseek.llm.convert import settings_to_json
+from mixseek.llm.convert import messages_text, settings_to_json
 from mixseek.records import Usage
+from mixseek.redaction import MadeJson, Redactor
+from mixseek.storage.journal import CallScope, Request, keyed_request
 
 
 def test_every_parameter_has_its_setting() -> None:
@@ -61,6 +67,45 @@ def test_messages_come_back_from_json_as_they_were_with_files_told_by_their_hash
     assert again[1] == messages[1]
     part: Any = again[0].parts[0]
     assert part.content == ["look", f"[image/png, 2 bytes, sha256:{sha256(bytes([0, 255])).hexdigest()}]"]
+
+
+def _request(messages: Any, tools: Any = ()) -> Request:
+    scope = CallScope(execution_id="e", team_id="t", round_number=1, role="leader", agent_name="a")
+    redactor = Redactor(["the-secret-value"])
+    return keyed_request(scope, messages=messages, tools=list(tools), model="m", settings={}, redactor=redactor)
+
+
+texts = st.text(max_size=30) | st.sampled_from(["the-secret-value", '"\\\n\u2028', "日本"])
+
+
+@settings(max_examples=100)
+@given(st.lists(texts, max_size=3), st.none() | texts)
+def test_a_message_of_texts_alone_is_made_json_quickly_and_is_the_same_request(
+    said: list[str], instructions: str | None
+) -> None:
+    message = ModelRequest([UserPromptPart(text) for text in said], instructions=instructions, run_id="r")
+    quick = messages_text([message])
+    assert isinstance(quick, MadeJson)
+    assert _request(quick) == _request(messages_to_json([message]))
+    assert _request(quick, ["\ud800"]) == _request(messages_to_json([message]), ["\ud800"])
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [ModelRequest([UserPromptPart("a")]), ModelResponse([TextPart("b")])],
+        [ModelRequest([UserPromptPart("a")]), ModelRequest([UserPromptPart("b")])],
+        [ModelRequest([SystemPromptPart("a"), UserPromptPart("b")])],
+        [ModelRequest([UserPromptPart(["a", "b"])])],
+        [ModelRequest([UserPromptPart("a")], metadata={"x": 1})],
+        [ModelRequest([UserPromptPart("a")], state="interrupted")],
+        [ModelRequest([UserPromptPart("\ud800")])],
+        [ModelRequest([UserPromptPart("a")], instructions="\ud800")],
+    ],
+)
+def test_messages_of_more_than_texts_are_made_json_like_any_other(messages: list[ModelMessage]) -> None:
+    assert messages_text(messages) == messages_to_json(messages)
 
 
 def test_a_setting_without_a_json_form_does_not_break_the_record() -> None:

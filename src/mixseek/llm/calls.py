@@ -120,7 +120,7 @@ class CallJournal(Protocol):
         model: str,
         settings: JsonValue,
         tools: JsonValue | MadeJson,
-        messages: JsonValue,
+        messages: JsonValue | MadeJson,
         attempt: int = 0,
         within: str = "",
     ) -> Request:

@@ -1,8 +1,9 @@
 """Between pydantic-ai's values and ours: settings, usage, and messages as JSON."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, cast
+from dataclasses import fields, replace
+from typing import Any, Final, cast
 
 from pydantic import JsonValue, TypeAdapter
 from pydantic_ai import (
@@ -31,6 +32,7 @@ __all__ = [
     "answer_from_json",
     "answer_to_json",
     "messages_from_json",
+    "messages_text",
     "messages_to_json",
     "model_settings",
     "parameters_text",
@@ -79,6 +81,41 @@ def messages_to_json(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     kept = [_kept(message) if isinstance(message, ModelRequest) else message for message in messages]
     values: list[JsonValue] = ModelMessagesTypeAdapter.dump_python(kept, mode="json")
     return values
+
+
+def messages_text(messages: Sequence[ModelMessage]) -> list[JsonValue] | MadeJson:
+    """:func:`messages_to_json` for a request's key; as text without what differs each time where that is quicker.
+
+    Most requests are one message of texts alone, and a walk through all that a message might be takes long for these.
+    """
+    if len(messages) == 1 and _IS_AS_KNOWN and (text := _text_of_texts(messages[0])) is not None:
+        return text
+    return messages_to_json(messages)
+
+
+# A later version of pydantic-ai may know more of a message than is written here; then the long way is taken.
+_IS_AS_KNOWN: Final = [[one.name for one in fields(kind)] for kind in (ModelRequest, UserPromptPart)] == [
+    ["parts", "timestamp", "instructions", "kind", "run_id", "conversation_id", "metadata", "state"],
+    ["content", "timestamp", "part_kind"],
+]
+_ONE_REQUEST: Final = '[{"instructions":%s,"kind":"request","metadata":null,"parts":[%s],"state":"complete"}]'
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _text_of_texts(message: ModelMessage) -> MadeJson | None:
+    """One request of plain texts, its names in order; None if there is more to it."""
+    if not isinstance(message, ModelRequest) or message.metadata is not None or message.state != "complete":
+        return None
+    parts = []
+    for part in message.parts:
+        if type(part) is not UserPromptPart or not isinstance(part.content, str):
+            return None
+        parts.append(f'{{"content":{_quoted(part.content)},"part_kind":"user-prompt"}}')
+    instructions = "null" if message.instructions is None else _quoted(message.instructions)
+    try:
+        return MadeJson((_ONE_REQUEST % (instructions, ",".join(parts))).encode())
+    except UnicodeEncodeError:
+        return None
 
 
 def _kept(request: ModelRequest) -> ModelRequest:

@@ -193,11 +193,9 @@ def is_remote(model: Model) -> bool:
 
 
 def refuse_incomplete(answer: ModelResponse, served_by: Model, model: str) -> None:
-    """Raise unless the answer is whole."""
-    # What is computed in this process (no address) cannot be cut off on its way. A suspended answer is whole as far as
-    # it goes, and pydantic-ai continues it by its id.
-    if not is_remote(served_by) or (answer.state == "suspended" and answer.provider_response_id):
-        return
+    """Raise unless an answer that came from elsewhere is whole."""
+    if answer.state == "suspended" and answer.provider_response_id:
+        return  # whole as far as it goes, and pydantic-ai continues it by its id
     if answer.state != "complete" or answer.finish_reason == "error":
         raise ModelIncompleteError("the answer broke off", model=model)
     if answer.finish_reason == "content_filter":

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 from pydantic_ai import ModelMessage, ModelResponse, ModelSettings, RunContext
@@ -39,7 +39,7 @@ from mixseek.llm.calls import CallJournal, FinishedCall, Meter, Scope, current_m
 from mixseek.llm.convert import (
     answer_from_json,
     answer_to_json,
-    messages_to_json,
+    messages_text,
     parameters_text,
     settings_to_json,
     usage_record,
@@ -153,6 +153,11 @@ class WatchedModel(WrapperModel):
         self._breaker = self._gate.breaker(model)
         self._has_alternative = False
         self._over_our_transport = over_our_transport
+
+    @cached_property
+    def _is_remote(self) -> bool:
+        """Whether somebody elsewhere is asked; that stays, and an SDK takes its time to tell its address."""
+        return is_remote(self.wrapped)
 
     def with_alternative(self) -> "WatchedModel":
         """The same model for a caller that has another one to turn to: it is given up sooner."""
@@ -278,7 +283,8 @@ class WatchedModel(WrapperModel):
                 answer = await self._asked(asking(settings), seconds)
                 reach("call.after_answer")
                 self._count(answer, course)
-                refuse_incomplete(answer, self.wrapped, self._named)
+                if self._is_remote:  # what is computed in this process cannot be cut off on its way
+                    refuse_incomplete(answer, self.wrapped, self._named)
                 return answer
 
     # --- its price ----------------------------------------------------------------------------------------------------
@@ -293,7 +299,7 @@ class WatchedModel(WrapperModel):
     ) -> _Payment:
         """The most an attempt can cost; the provider is told of the longest answer it may give."""
         longest = settings.get("max_tokens") or purses.max_output_tokens(team_id)
-        if purses.bounds_answers(team_id) and is_remote(self.wrapped):
+        if purses.bounds_answers(team_id) and self._is_remote:
             settings["max_tokens"] = longest
         found = most_found_tokens(self.wrapped, parameters)
         read = most_input_tokens(messages, parameters) + found
@@ -349,7 +355,7 @@ class WatchedModel(WrapperModel):
     def _lose(self, reservation: Reservation, course: _Course, lost: Spend | None = None) -> None:
         """What the attempt cost beyond what is known of it stays spent at its bound; without one it is only counted."""
         payment = course.payment
-        if payment is None and not is_remote(self.wrapped):
+        if payment is None and not self._is_remote:
             return  # nobody bills what is computed in this process
         known = course.counted or NOTHING
         lost = reservation.bound.less(known) if lost is None else lost
@@ -433,7 +439,7 @@ class WatchedModel(WrapperModel):
 
     def _allowed(self, request: Coroutine[Any, Any, ModelResponse]) -> Awaitable[ModelResponse]:
         """While only this machine may be spoken to, what goes over our transport is guarded there; the rest may not."""
-        if not only_loopback() or not is_remote(self.wrapped):
+        if not only_loopback() or not self._is_remote:
             return request
         if self._over_our_transport:
             return _past_the_flag(request)
@@ -484,7 +490,7 @@ class WatchedModel(WrapperModel):
             # How long is waited and how often tried is ours alone: whoever is asked is asked the same.
             settings=settings_to_json(_limits(settings)[1]),
             tools=parameters_text(parameters),
-            messages=messages_to_json(messages),
+            messages=messages_text(messages),
             attempt=scope.attempt,
             within=scope.within,
         )
@@ -519,7 +525,7 @@ class WatchedModel(WrapperModel):
         if entry is not None:
             payment = course.payment
             # What is computed in this process is billed by nobody, and so not lost with it.
-            unbound = None if is_remote(self.wrapped) else 0
+            unbound = None if self._is_remote else 0
             started = StartedCall(
                 call_id=f"{entry.call_id}#{course.attempts + 1}" if course.attempts else entry.call_id,
                 scope=entry.scope,

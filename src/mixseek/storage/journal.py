@@ -225,7 +225,7 @@ class Journal:
         model: str,
         settings: JsonValue,
         tools: JsonValue | MadeJson,
-        messages: JsonValue,
+        messages: JsonValue | MadeJson,
         attempt: int = 0,
         within: str = "",
     ) -> Request:

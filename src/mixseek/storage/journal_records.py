@@ -8,10 +8,10 @@ comes back with marks, and the requests that repeat it must still be found.
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from time import time_ns
 from typing import Self
-from uuid import uuid4
 
 from pydantic import AwareDatetime, Field, FiniteFloat, InstanceOf, JsonValue, SkipValidation, model_validator
 
@@ -62,7 +62,7 @@ def derived_id(execution_id: str, name: str) -> str:
 
 def new_call_id() -> str:
     """A name for one call that no other process gives; later ones come later in an index, which so stays small."""
-    return f"{time_ns():016x}{uuid4().hex[:16]}"
+    return f"{time_ns():016x}{os.urandom(8).hex()}"
 
 
 class StartedCall(Record):
@@ -244,7 +244,7 @@ def keyed_request(
     model: str,
     settings: JsonValue,
     tools: JsonValue | MadeJson,
-    messages: JsonValue,
+    messages: JsonValue | MadeJson,
     attempt: int = 0,
     within: str = "",
     redactor: Redactor,
@@ -252,21 +252,22 @@ def keyed_request(
     """A request in the one form that is both kept and hashed: making JSON of it twice would cost twice.
 
     ``attempt`` and ``within`` tell apart what is asked in another try of the team, or for another call of a member.
-    ``tools`` may be JSON already, with its names in order: they are the same in many requests.
+    ``tools`` and ``messages`` may be JSON already, with their names in order; messages then without what differs
+    between two runs.
     """
     lasting = [_lasting_message(message) for message in messages] if isinstance(messages, list) else messages
     kept = redactor.json(_asked(lasting, tools, settings), sort_keys=True)
     return Request(kept, _digest(_names([*_parts(scope), model, attempt, within]), kept))
 
 
-def _asked(messages: JsonValue, tools: JsonValue | MadeJson, settings: JsonValue) -> JsonValue | MadeJson:
+def _asked(messages: JsonValue | MadeJson, tools: JsonValue | MadeJson, settings: JsonValue) -> JsonValue | MadeJson:
     """The whole of a request, its parts in the order of their names; a value where UTF-8 cannot hold it."""
     try:
         parts = sorted_json(messages), sorted_json(tools), sorted_json(settings)
         return MadeJson(b'{"messages":%b,"parameters":%b,"settings":%b}' % parts)
     except UnicodeEncodeError:
-        offered = json.loads(tools) if isinstance(tools, MadeJson) else tools
-        return {"messages": messages, "parameters": offered, "settings": settings}
+        said, offered = (json.loads(one) if isinstance(one, MadeJson) else one for one in (messages, tools))
+        return {"messages": said, "parameters": offered, "settings": settings}
 
 
 def tool_key(
@@ -286,7 +287,10 @@ def tool_key(
 
 def _names(names: list[JsonValue]) -> bytes:
     """As they are: only their hash is kept, and a key that somebody sets later must not look like a part of them."""
-    return json.dumps(names, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _listed(names).encode("utf-8", "surrogatepass")
+
+
+_listed = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _parts(scope: CallScope) -> list[JsonValue]:
