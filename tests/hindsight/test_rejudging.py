@@ -416,6 +416,10 @@ def test_the_budget_of_an_orchestrator_file_ends_the_judging_and_what_was_paid_i
     place = "mixseek: configs/orchestrator.toml: budget.max_requests: "
     assert f"{place}the run's budget cannot pay for the next call: 3 of 3 calls are used" in err
     assert "; with a larger limit, the same again asks only what was not answered" in err
+    with pytest.raises(SystemExit) as end:
+        main(command)
+    assert (end.value.code, _asked(server, "stylist")) == (2, 3), "the budget is one for all times"
+    assert "3 of 3 calls are used" in capsys.readouterr().err
     file.write_text(without, encoding="utf-8")
     with pytest.raises(SystemExit) as end:
         main(command)
@@ -511,6 +515,34 @@ def test_a_process_that_is_killed_half_way_goes_on_where_it_was(played: Arena, s
     assert _asked(server, "stylist") == 4 - kept
     again = json.loads(forked.run(command, capture_output=True, timeout=SAFETY_SECONDS, check=True).stdout)
     assert (again["usage"]["requests"], again["reused_calls"]) == (0, 4)
+
+
+def test_calls_that_were_on_their_way_when_the_judging_was_killed_are_told_the_next_time_and_listed_by_their_id(
+    played: Arena, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*command: str) -> str:
+        with pytest.raises(SystemExit) as end:
+            main([*command, "-w", str(played.root)])
+        assert end.value.code in (None, 0)
+        return capsys.readouterr().out
+
+    file = _evaluator(played, OTHER)
+    command = [sys.executable, "-m", "mixseek", *_command(played)]
+    environ = os.environ | {"MIXSEEK_CRASH_AT": "call.after_answer:2"}
+    killed = forked.run(command, env=environ, capture_output=True, timeout=SAFETY_SECONDS, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    again = ("rejudge", "last", "--evaluator", str(file))
+    rejudged = json.loads(told(*again, "-f", "json"))
+    lost = sum(line["attempts"] for line in rejudged["lost"])
+    assert lost >= 1
+    assert told(*again).splitlines()[-1].startswith(f"{lost} attempt")
+    *_, total = told("journal", "calls", rejudged["journal_id"]).splitlines()
+    assert total.startswith("4 calls, ")
+    assert f", and {lost} that w" in total
+    with pytest.raises(SystemExit) as end:
+        main(["journal", "calls", f"{rejudged['execution_id']}~other", "-w", str(played.root)])
+    assert end.value.code == 2
+    assert "~other: nobody was asked by this id" in capsys.readouterr().err
 
 
 def test_of_an_execution_that_did_not_end_it_is_said_that_only_a_part_was_looked_at(

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -32,7 +32,7 @@ from mixseek.report.reading import LAST, nothing_played
 from mixseek.report.tabular import csv_text
 from mixseek.storage.beginning import BEGINNINGS, beginning_in
 from mixseek.storage.executions import StoredExecutions
-from mixseek.storage.journal import CallLine, Journal, JournalEvent, ModelCall, StartedCall
+from mixseek.storage.journal import DERIVED, CallLine, Journal, JournalEvent, ModelCall, StartedCall, derived_id
 from mixseek.storage.journal_checks import JournalCheck, check_journal
 from mixseek.storage.playing import is_playing
 
@@ -242,7 +242,8 @@ def calls(
 ) -> None:
     """List the model calls of one execution in the order they ended: whose, which model, what came of it, its cost.
 
-    Calls that did not come to an end are counted in the last line; -f json and -f csv list them after the others.
+    Calls that did not come to an end are counted in the last line; -f json and -f csv list them after the others. Calls
+    that were made about an execution later have an id of their own, which mixseek rejudge -f json tells as journal_id.
 
     \b
     Examples:
@@ -254,7 +255,7 @@ def calls(
     if bodies and output is CallsFormat.TEXT:
         raise ConfigurationError("--bodies goes with -f json or -f csv: a table has no room for them")
     place = open_place(workspace)
-    found = asyncio.run(_calls(place, place.find(execution), team, number, role, bodies=bodies))
+    found = asyncio.run(_calls(place, _whose_calls(place, execution), team, number, role, bodies=bodies))
     ended = [line for line in found if line["ended_at"] is not None]
     if output is CallsFormat.JSON:
         print_json(place.redactor.value(rounded(found)))
@@ -266,6 +267,13 @@ def calls(
         digits = usd_digits(line["cost_usd"] for line in ended)
         print_table(_COLUMNS, [[place.redactor.text(cell) for cell in _cells(line, digits)] for line in ended])
         print_line(", ".join([_total_line(ended), *_on_their_way(found)]))
+
+
+def _whose_calls(place: Place, given: str) -> str:
+    """An execution, or those that were asked about it later, whose id is its own with a name after it."""
+    execution, _, name = given.partition(DERIVED)
+    execution_id = place.find(execution)
+    return derived_id(execution_id, name) if name else execution_id
 
 
 async def _calls(
@@ -293,14 +301,16 @@ async def _begun_by_who_plays(place: Place, journal: Journal, execution_id: str)
     if _is_over(place, execution_id, await journal.last_events(execution_id, count=1)):
         return None
     begun = await journal.events(execution_id, kinds=BEGINNINGS)
-    return begun[-1].at if begun else None
+    # Whoever asks about an execution later tells of no beginning.
+    return begun[-1].at if begun else datetime.min.replace(tzinfo=UTC)
 
 
 async def _refuse_unknown(journal: Journal, execution_id: str, team: str | None) -> None:
     """An empty table would say that nothing was asked, where nothing is known or a name is wrong."""
     begun = await journal.events(execution_id, kinds=BEGINNINGS)
-    if not begun and not await journal.call_lines(execution_id):
-        raise ConfigurationError(f"the journal has nothing of execution {execution_id}: it was played without one")
+    if not begun and not await journal.call_lines(execution_id) and not await journal.calls_in_flight(execution_id):
+        why = "nobody was asked by this id" if DERIVED in execution_id else "it was played without one"
+        raise ConfigurationError(f"the journal has nothing of execution {execution_id}: {why}")
     # One that was taken out when the execution was resumed has played as well.
     teams = {team_id for event in begun if (one := beginning_in([event])) for team_id in one.team_names}
     if team is not None and teams and team not in teams:

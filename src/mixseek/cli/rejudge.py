@@ -25,6 +25,7 @@ from mixseek.cli.stored import IdArgument, Place, tell_if_open
 from mixseek.cli.tables import Column, print_table
 from mixseek.config.manager import ConfigurationManager, redactor_of
 from mixseek.redaction import Redactor
+from mixseek.report.summing import lost_words
 
 if TYPE_CHECKING:
     from mixseek.hindsight.rejudging import RejudgedTeam, RejudgePlan, Rejudgment
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 EXIT_SOME_FAILED = 1
-_KEPT = "interrupted: what was answered is kept, and the same command goes on from there"
+_KEPT = (
+    "interrupted: what was answered is kept, and the same command goes on from there; "
+    "calls on their way may be billed, and are told then"
+)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -140,6 +144,8 @@ def _print(rejudged: "Rejudgment", output: Format, redactor: Redactor, workspace
     for line in _failures(rejudged):
         warn(redactor.text(f"mixseek: {line}"))
     print_line(bill_words(rejudged.usage, rejudged.cost_usd, rejudged.seconds) + _reused(rejudged.reused_calls))
+    if words := lost_words(rejudged.lost):
+        print_line(words)
 
 
 def _row(team: "RejudgedTeam") -> list[str]:

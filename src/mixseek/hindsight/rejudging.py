@@ -48,6 +48,7 @@ from mixseek.prompt_builder.formatters import get_current_datetime_with_timezone
 from mixseek.records import (
     Attachment,
     EvaluationRequest,
+    LostUsage,
     MetricScore,
     ModelUsage,
     Record,
@@ -131,6 +132,8 @@ class Rejudgment(Record):
     usage: Usage = Usage()
     cost_usd: float | None = None
     bill: tuple[ModelUsage, ...] = ()
+    lost: tuple[LostUsage, ...] = ()
+    """What these judges may have been paid beyond all bills, the times before included."""
 
 
 class RejudgePlan(Record):
@@ -183,6 +186,7 @@ async def rejudge(
         failed_metrics=sum(cell.error is not None for one in rounds.values() for cell in one.metrics),
         reused_calls=judging.answers.reused,
         **bill_of(judging.run, started),
+        lost=tuple(judging.run.meter.lost),
     )
 
 
@@ -320,6 +324,8 @@ async def _judging(
             refuse_unpriced(run, asked.settings, around)
             if not closed:
                 await run.hub.prepare()
+                # One budget for these judges, however often they are asked: the command says to give it again.
+                run.meter.begin_with(await answers.spending(asked.journal_id))
                 run.purses.start()
             yield _Judging(asked, run, answers, evaluator, beside, closed)
 

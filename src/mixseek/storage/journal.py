@@ -61,6 +61,7 @@ from mixseek.storage.journal_writer import Column, Line, Row, lease_writer
 from mixseek.storage.places import HeldPlace, Place, is_held, place_in, take
 
 __all__ = [
+    "DERIVED",
     "JOURNAL_NAME",
     "Attempt",
     "CallFailure",
