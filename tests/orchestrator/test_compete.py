@@ -29,7 +29,13 @@ from mixseek.config.schema import (
     ProvidersSettings,
     TeamSettings,
 )
-from mixseek.errors import ConfigurationError, MixSeekError, WorkspaceNotFoundError
+from mixseek.errors import (
+    ConfigurationError,
+    MixSeekError,
+    NotResumableError,
+    RunChangedError,
+    WorkspaceNotFoundError,
+)
 from mixseek.evaluator.metrics import BaseMetric, CodeMetric, LLMJudgeMetric, Measured, MetricOptions
 from mixseek.events import Event
 from mixseek.orchestrator import Orchestrator
@@ -209,12 +215,28 @@ def test_what_does_not_go_with_resume_is_refused_before_a_call(server: ModelServ
         ({"resume": "mine"}, "resume: goes with the workspace"),
         ({"resume": "mine", "workspace": root, "execution_id": "mine"}, "and without execution_id and attachments"),
         ({"resume": "other", "workspace": root}, "the journal knows no execution 'other'"),
+        ({"accept_changes": True, "workspace": root}, "accept_changes: goes with resume=ID"),
     ):
         with pytest.raises(MixSeekError, match=words):
             mixseek.run("task", [team("a")], **given, **wrong)
     with pytest.raises(ConfigurationError, match="was begun with another task, 'task': give that one"):
         mixseek.run("another task", [team("a")], **given, workspace=root, resume="mine")
     assert len(server.requests) == asked
+
+
+def test_an_execution_that_met_its_budget_goes_on_with_a_larger_one_where_the_change_is_accepted(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {**parts(server), "workspace": tmp_path, "max_rounds": 2}
+    begun = mixseek.run("task", [team("a")], **given, budget={"max_requests": 4}, execution_id="mine")
+    assert [entry.exit_reason for entry in begun.team_results] == ["budget_exhausted"]
+    with pytest.raises(NotResumableError, match=r"raise the limit .*, then resume it with accept_changes=True$"):
+        mixseek.run("task", [team("a")], **given, budget={"max_requests": 4}, resume="mine")
+    with pytest.raises(RunChangedError, match=r"go on all the same with accept_changes=True$"):
+        mixseek.run("task", [team("a")], **given, budget={"max_requests": 20}, resume="mine")
+    changed: dict[str, Any] = {"budget": {"max_requests": 20}, "resume": "mine", "accept_changes": True}
+    summary = mixseek.run("task", [team("a")], **given, **changed)
+    assert [entry.exit_reason for entry in summary.team_results] == ["max_rounds_reached"]
 
 
 def test_without_a_workspace_no_file_is_looked_for(

@@ -75,6 +75,7 @@ class Options(Limits, total=False):
     workspace: Path | str | None
     execution_id: str | None
     resume: str | None
+    accept_changes: bool
     on_round_complete: OnRoundCompleteCallback | None
     listeners: Sequence[Listener]
     backoff: Backoff | None
@@ -110,6 +111,7 @@ async def arun(
     workspace: Path | str | None = None,
     execution_id: str | None = None,
     resume: str | None = None,
+    accept_changes: bool = False,
     on_round_complete: OnRoundCompleteCallback | None = None,
     listeners: Sequence[Listener] = (),
     backoff: Backoff | None = None,
@@ -125,7 +127,8 @@ async def arun(
     Everything is checked before a model is called; mistakes are a :class:`~mixseek.errors.ConfigurationError`.
 
     With the id of an execution of the workspace that was killed, interrupted or failed in part as ``resume``, the same
-    call goes on with it, and pays for nothing twice (:meth:`Orchestrator.resume`).
+    call goes on with it, and pays for nothing twice (:meth:`Orchestrator.resume`); with ``accept_changes`` also a call
+    that is not the same, as one with a larger budget.
     """
     given_limits = checked_limits(limits, {"task", *Options.__annotations__})
     place = Workspace.bare() if workspace is None else Workspace.locate(workspace)
@@ -140,6 +143,8 @@ async def arun(
             backoff=backoff,
         )
         if resume is None:
+            if accept_changes:
+                raise ConfigurationError("accept_changes: goes with resume=ID, the execution that is gone on with")
             return await orchestrator.execute(task, execution_id=execution_id, attachments=attachments)
         if workspace is None or execution_id is not None or attachments:
             raise ConfigurationError(
@@ -147,7 +152,7 @@ async def arun(
                 "which it has already"
             )
         await _refuse_another_task(manager, place, resume, task)
-        return await orchestrator.resume(resume)
+        return await orchestrator.resume(resume, accept_changes=accept_changes)
 
 
 async def _refuse_another_task(manager: ConfigurationManager, place: Workspace, execution_id: str, task: str) -> None:
