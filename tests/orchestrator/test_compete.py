@@ -224,6 +224,21 @@ def test_what_does_not_go_with_resume_is_refused_before_a_call(server: ModelServ
     assert len(server.requests) == asked
 
 
+def test_an_execution_is_gone_on_with_by_the_beginning_of_its_id_or_as_the_last_one(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {**parts(server), "workspace": tmp_path}
+    server.fault(400, model="leader-a")
+    for each in ("abc-1", "abc-21", "last-but-one"):
+        mixseek.run("task", [team("a")], **given, execution_id=each)
+    server.reset()
+    with pytest.raises(NotResumableError, match=r"'abc' may be any of 2 executions: .* \(abc-21, abc-1\)$"):
+        mixseek.run("task", [team("a")], **given, resume="abc")
+    assert mixseek.run("task", [team("a")], **given, resume="last").execution_id == "last-but-one"
+    assert mixseek.run("task", [team("a")], **given, resume="abc-1").execution_id == "abc-1"
+    assert mixseek.run("task", [team("a")], **given, resume="abc-2").execution_id == "abc-21"
+
+
 def test_an_execution_that_met_its_budget_goes_on_with_a_larger_one_where_the_change_is_accepted(
     server: ModelServer, tmp_path: Path
 ) -> None:
