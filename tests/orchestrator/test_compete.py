@@ -368,6 +368,22 @@ def test_of_a_model_that_was_misspelt_away_nothing_is_said_about_the_default_in_
     assert str(caught.value) == told
 
 
+def test_of_models_whose_providers_are_no_table_nothing_is_said_but_that(server: ModelServer) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        mixseek.run("task", [team("a")], **parts(server, providers=server.base_url))
+    assert str(caught.value) == "providers: must be ProvidersSettings or a table of the same settings, not str"
+
+
+def test_the_remedy_for_a_missing_price_is_the_argument_where_there_is_no_file(server: ModelServer) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        mixseek.run("task", [team("a")], **parts(server, budget={"max_cost_usd": 3}))
+    assert str(caught.value.problems[0]) == (
+        "teams[0]: leader.model: model 'loop:leader-a' has no known price, and the budget counts money: "
+        'give it one by prices={"loop:leader-a": {...}} of mixseek.run, or in the orchestrator file, '
+        '[prices."loop:leader-a"], with input_usd_per_million and output_usd_per_million'
+    )
+
+
 def test_beside_another_mistake_the_key_of_the_default_model_is_told_too(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -554,7 +554,8 @@ class _Execution:
         """Models that no budget of this team could count, or pay for even once."""
         judges = [self._configured.evaluator] if self._configured.is_scored else []
         parts = [team, *judges, self._configured.judgment]
-        problems = unpriced_models(self._run, team.team_id, parts, self._workspace)
+        has_file = self._configured.file is not None
+        problems = unpriced_models(self._run, team.team_id, parts, self._workspace, has_file=has_file)
         if problems or self._run.replays:
             return problems
         longest = self._run.purses.max_output_tokens(team.team_id)
