@@ -45,6 +45,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 __all__ = [
+    "ACCEPT_CHANGES",
     "AuthenticationError",
     "BudgetExhaustedError",
     "ConfigurationError",
@@ -133,6 +134,11 @@ class PluginError(ConfigurationError):
 
 class NotResumableError(ConfigurationError):
     """An execution that cannot be gone on with: it is whole, not known, or played by another process."""
+
+
+ACCEPT_CHANGES = "accept_changes=True"
+"""How Python says that an execution goes on with what has changed: the end of every remedy that needs it, so that the
+command line can name its option there."""
 
 
 class RunChangedError(NotResumableError):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mixseek import run
 from mixseek.testing import ModelServer, ModelServerProcess
 from soak import forked
 from soak.arena import Arena, Team
@@ -80,6 +81,26 @@ def test_a_changed_file_is_named_and_exec_resumes_too(arena: Arena, server: Mode
     assert accepted.returncode == 0, accepted.stderr
     assert "Best answer" in accepted.stdout
     assert " s over all processes\n" in accepted.stdout
+
+
+def test_an_execution_that_was_begun_from_python_is_gone_on_with_there_by_what_the_command_asked_for(
+    tmp_path: Path,
+) -> None:
+    team = {"team_id": "a", "team_name": "A", "leader": {"model": "loop:leader"}}
+    with ModelServer() as server:
+        run(
+            TASK,
+            [team],
+            evaluator={"default_model": "loop:judge"},
+            judgment={"model": "none"},
+            providers={"loop": {"base_url": server.base_url}},
+            max_rounds=1,
+            workspace=tmp_path,
+        )
+    for options, call in (([], "(..., resume=ID)"), (["--accept-changes"], "(..., resume=ID, accept_changes=True)")):
+        refused = run_here("resume", "last", *options, "-w", str(tmp_path))
+        assert "names no orchestrator file" in refused.stderr
+        assert f"from Python: the same mixseek.run{call}" in refused.stderr
 
 
 def test_resuming_is_not_offered_where_every_round_was_played_and_none_was_scored(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ def test_a_run_that_its_budget_ended_prints_its_bill_by_team_round_and_role(
     assert code == 0
     bill = shown.partition("\nBill\n")[2].splitlines()
     assert ["Team", "A", "1", "evaluator", "3"] in [line.split()[:5] for line in bill]
+    _, _, refused = _run(capsys, *command.split()[1:])
+    assert refused.endswith("raise the limit that it met, then resume it with --accept-changes\n")
     file = tmp_path / "configs" / "orchestrator.toml"
     file.write_text(file.read_text().replace("max_requests = 9", "max_requests = 90"))
     assert _run(capsys, *command.split()[1:])[0] == 0

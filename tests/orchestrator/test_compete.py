@@ -29,7 +29,13 @@ from mixseek.config.schema import (
     ProvidersSettings,
     TeamSettings,
 )
-from mixseek.errors import ConfigurationError, MixSeekError, WorkspaceNotFoundError
+from mixseek.errors import (
+    ConfigurationError,
+    MixSeekError,
+    NotResumableError,
+    RunChangedError,
+    WorkspaceNotFoundError,
+)
 from mixseek.evaluator.metrics import BaseMetric, CodeMetric, LLMJudgeMetric, Measured, MetricOptions
 from mixseek.events import Event
 from mixseek.orchestrator import Orchestrator
@@ -209,12 +215,43 @@ def test_what_does_not_go_with_resume_is_refused_before_a_call(server: ModelServ
         ({"resume": "mine"}, "resume: goes with the workspace"),
         ({"resume": "mine", "workspace": root, "execution_id": "mine"}, "and without execution_id and attachments"),
         ({"resume": "other", "workspace": root}, "the journal knows no execution 'other'"),
+        ({"accept_changes": True, "workspace": root}, "accept_changes: goes with resume=ID"),
     ):
         with pytest.raises(MixSeekError, match=words):
             mixseek.run("task", [team("a")], **given, **wrong)
     with pytest.raises(ConfigurationError, match="was begun with another task, 'task': give that one"):
         mixseek.run("another task", [team("a")], **given, workspace=root, resume="mine")
     assert len(server.requests) == asked
+
+
+def test_an_execution_is_gone_on_with_by_the_beginning_of_its_id_or_as_the_last_one(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {**parts(server), "workspace": tmp_path}
+    server.fault(400, model="leader-a")
+    for each in ("abc-1", "abc-21", "last-but-one"):
+        mixseek.run("task", [team("a")], **given, execution_id=each)
+    server.reset()
+    with pytest.raises(NotResumableError, match=r"'abc' may be any of 2 executions: .* \(abc-21, abc-1\)$"):
+        mixseek.run("task", [team("a")], **given, resume="abc")
+    assert mixseek.run("task", [team("a")], **given, resume="last").execution_id == "last-but-one"
+    assert mixseek.run("task", [team("a")], **given, resume="abc-1").execution_id == "abc-1"
+    assert mixseek.run("task", [team("a")], **given, resume="abc-2").execution_id == "abc-21"
+
+
+def test_an_execution_that_met_its_budget_goes_on_with_a_larger_one_where_the_change_is_accepted(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {**parts(server), "workspace": tmp_path, "max_rounds": 2}
+    begun = mixseek.run("task", [team("a")], **given, budget={"max_requests": 4}, execution_id="mine")
+    assert [entry.exit_reason for entry in begun.team_results] == ["budget_exhausted"]
+    with pytest.raises(NotResumableError, match=r"raise the limit .*, then resume it with accept_changes=True$"):
+        mixseek.run("task", [team("a")], **given, budget={"max_requests": 4}, resume="mine")
+    with pytest.raises(RunChangedError, match=r"go on all the same with accept_changes=True$"):
+        mixseek.run("task", [team("a")], **given, budget={"max_requests": 20}, resume="mine")
+    changed: dict[str, Any] = {"budget": {"max_requests": 20}, "resume": "mine", "accept_changes": True}
+    summary = mixseek.run("task", [team("a")], **given, **changed)
+    assert [entry.exit_reason for entry in summary.team_results] == ["max_rounds_reached"]
 
 
 def test_without_a_workspace_no_file_is_looked_for(
@@ -329,6 +366,22 @@ def test_of_a_model_that_was_misspelt_away_nothing_is_said_about_the_default_in_
     with pytest.raises(ConfigurationError) as caught:
         mixseek.run("task", [team("a", **({"leader": leader} if leader else {}))], **parts(server, **more))
     assert str(caught.value) == told
+
+
+def test_of_models_whose_providers_are_no_table_nothing_is_said_but_that(server: ModelServer) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        mixseek.run("task", [team("a")], **parts(server, providers=server.base_url))
+    assert str(caught.value) == "providers: must be ProvidersSettings or a table of the same settings, not str"
+
+
+def test_the_remedy_for_a_missing_price_is_the_argument_where_there_is_no_file(server: ModelServer) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        mixseek.run("task", [team("a")], **parts(server, budget={"max_cost_usd": 3}))
+    assert str(caught.value.problems[0]) == (
+        "teams[0]: leader.model: model 'loop:leader-a' has no known price, and the budget counts money: "
+        'give it one by prices={"loop:leader-a": {...}} of mixseek.run, or in the orchestrator file, '
+        '[prices."loop:leader-a"], with input_usd_per_million and output_usd_per_million'
+    )
 
 
 def test_beside_another_mistake_the_key_of_the_default_model_is_told_too(

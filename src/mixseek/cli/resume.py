@@ -1,7 +1,7 @@
 """``mixseek resume``: go on with an execution that did not end, paying for nothing twice."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -14,15 +14,16 @@ from mixseek.cli.output import Format, FormatOption, WorkspaceOption, use_format
 from mixseek.cli.playing import Wanted, leave_with, play
 from mixseek.cli.report_file import ReportFileOption, ReportOption, report_file
 from mixseek.config.manager import ConfigurationManager, locate_workspace, redactor_of
-from mixseek.errors import NotResumableError, Problem
+from mixseek.errors import ACCEPT_CHANGES, NotResumableError, Problem
 from mixseek.events import RunStarted
 from mixseek.workspace import Workspace
 
 __all__ = ["AcceptChangesOption", "ResumeOutputs", "app", "resume_execution"]
 
+_ACCEPT_CHANGES = "--accept-changes"
 AcceptChangesOption = Annotated[
     bool,
-    typer.Option("--accept-changes", help="Go on although settings, plugins or files are not what they were."),
+    typer.Option(_ACCEPT_CHANGES, help="Go on although settings, plugins or files are not what they were."),
 ]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -88,19 +89,28 @@ def resume_execution(
     start_logging(place, ConfigurationManager(place).redactor, logs)
     execution_id, begun = asyncio.run(_meant(place, execution, given.workspace))
     manager = ConfigurationManager(place, overrides={"orchestrator": begun.overrides})
-    settings = manager.load_run_settings(_file(begun, place), for_a_run=True)
+    settings = manager.load_run_settings(_file(begun, place, accept_changes=accept_changes), for_a_run=True)
     redactor = redactor_of(manager.environ, settings.providers)
     page = report_file(place, given.report, given.report_to)
     wanted = Wanted(given.output_format, answer_file(given.output), page, given.workspace)
     with watching(logs, manager.environ) as listeners:
-        played = play(
-            settings,
-            lambda it: it.resume(execution_id, accept_changes=accept_changes),
-            redactor,
-            listeners,
-            workspace=given.workspace,
-        )
+        try:
+            played = play(
+                settings,
+                lambda it: it.resume(execution_id, accept_changes=accept_changes),
+                redactor,
+                listeners,
+                workspace=given.workspace,
+            )
+        except NotResumableError as error:
+            raise type(error)([_with_option(problem) for problem in error.problems]) from error
     leave_with(played, wanted, redactor)
+
+
+def _with_option(problem: Problem) -> Problem:
+    """The same; where the remedy is an argument of Python, it is the option that stands for it here."""
+    words = problem.message.removesuffix(ACCEPT_CHANGES)
+    return problem if words == problem.message else replace(problem, message=words + _ACCEPT_CHANGES)
 
 
 async def _meant(place: Workspace, execution: str | None, given: Path | None) -> tuple[str, RunStarted]:
@@ -120,11 +130,13 @@ async def _meant(place: Workspace, execution: str | None, given: Path | None) ->
     return execution_id, begun
 
 
-def _file(begun: RunStarted, place: Workspace) -> Path:
+def _file(begun: RunStarted, place: Workspace, *, accept_changes: bool) -> Path:
     if begun.config_file is None:
+        accepted = f", {ACCEPT_CHANGES}" if accept_changes else ""
         raise NotResumableError(
             f"execution {begun.execution_id} names no orchestrator file: it was played by mixseek team, whose task can "
-            "be given again, or from Python: the same mixseek.run(..., resume=ID), or Orchestrator.resume(ID), goes on"
+            f"be given again, or from Python: the same mixseek.run(..., resume=ID{accepted}), or "
+            f"Orchestrator.resume(ID{accepted}), goes on"
         )
     file = place.resolve(begun.config_file)
     if not file.exists():

@@ -576,7 +576,7 @@ class ConfigurationManager:
             return  # a provider may come with the code of others, which is not loaded
         known = findings.providers = findings.providers or self._known_providers()
         if known is None:
-            return  # the file that tells of the workspace's own is broken, which is told where it is read
+            return  # what tells of the workspace's own is broken, which is told where it is read
         findings.problems += (
             problem_at(place(path), text) for path, text in unknown_models(model, values, known, self.workspace)
         )
@@ -647,12 +647,14 @@ class ConfigurationManager:
         given = self._given.part(PROVIDERS)
         if isinstance(given, ProvidersSettings):
             return KnownProviders(given.providers, self.environ)
+        if given is not None and not isinstance(given, Mapping):
+            return None
         file = self.default_file(PROVIDERS)
         try:
             read = self._document(file) if given is None and is_there(file) else {}
         except ConfigurationError:
             return None
-        document = as_document(PROVIDERS, given)[1] if isinstance(given, Mapping) else read
+        document = read if given is None else as_document(PROVIDERS, given)[1]
         values = self._merge(PROVIDERS, document, self._shown(file), _Findings()).values
         servers = values.get("providers")
         named = servers.items() if isinstance(servers, Mapping) else ()

@@ -95,11 +95,14 @@ class PriceList:
             logger.warning("%s does not say how many tokens an answer took: what it cost is not known", model)
 
 
-def no_price(model: str) -> str:
-    """What to say of a model without a price, where money is counted."""
+def no_price(model: str, *, has_file: bool = False) -> str:
+    """What to say of a model without a price, where money is counted; ``has_file``: there is an orchestrator file."""
+    place = f'in the orchestrator file, [prices."{model}"]'
+    if not has_file:
+        place = f'by prices={{"{model}": {{...}}}} of mixseek.run, or {place},'
     return (
-        f"model {model!r} has no known price, and the budget counts money: give it one in the orchestrator file, "
-        f'[prices."{model}"] with input_usd_per_million and output_usd_per_million'
+        f"model {model!r} has no known price, and the budget counts money: give it one {place} "
+        "with input_usd_per_million and output_usd_per_million"
     )
 
 

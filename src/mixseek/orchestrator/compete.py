@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from mixseek.config.manager import ConfigurationManager, Given
+from mixseek.config.reading import checked_text
 from mixseek.config.schema import (
     BudgetSettings,
     EvaluatorSettings,
@@ -29,7 +30,7 @@ from mixseek.config.schema import (
     StorageSettings,
     TeamSettings,
 )
-from mixseek.errors import ConfigurationError
+from mixseek.errors import ConfigurationError, NotResumableError
 from mixseek.events import Listener
 from mixseek.llm import Backoff
 from mixseek.orchestrator.arguments import checked_limits, listed_teams
@@ -39,6 +40,7 @@ from mixseek.records import Attachment, ExecutionSummary
 from mixseek.round_controller import OnRoundCompleteCallback
 from mixseek.storage.beginning import read_beginning
 from mixseek.storage.journal import Journal
+from mixseek.storage.naming import executions_meant, words_of_several
 from mixseek.strangers import a_loop_runs, run_and_leave
 from mixseek.workspace import Workspace
 
@@ -75,6 +77,7 @@ class Options(Limits, total=False):
     workspace: Path | str | None
     execution_id: str | None
     resume: str | None
+    accept_changes: bool
     on_round_complete: OnRoundCompleteCallback | None
     listeners: Sequence[Listener]
     backoff: Backoff | None
@@ -110,6 +113,7 @@ async def arun(
     workspace: Path | str | None = None,
     execution_id: str | None = None,
     resume: str | None = None,
+    accept_changes: bool = False,
     on_round_complete: OnRoundCompleteCallback | None = None,
     listeners: Sequence[Listener] = (),
     backoff: Backoff | None = None,
@@ -124,8 +128,9 @@ async def arun(
     are stored there; without one no file is looked for, nothing is written, and paths start at the current directory.
     Everything is checked before a model is called; mistakes are a :class:`~mixseek.errors.ConfigurationError`.
 
-    With the id of an execution of the workspace that was killed, interrupted or failed in part as ``resume``, the same
-    call goes on with it, and pays for nothing twice (:meth:`Orchestrator.resume`).
+    With an execution of the workspace that was killed, interrupted or failed in part as ``resume`` (its id, the
+    beginning of it, or ``last``), the same call goes on with it, and pays for nothing twice
+    (:meth:`Orchestrator.resume`); with ``accept_changes`` also one that is not the same, as with a larger budget.
     """
     given_limits = checked_limits(limits, {"task", *Options.__annotations__})
     place = Workspace.bare() if workspace is None else Workspace.locate(workspace)
@@ -140,20 +145,32 @@ async def arun(
             backoff=backoff,
         )
         if resume is None:
+            if accept_changes:
+                raise ConfigurationError("accept_changes: goes with resume=ID, the execution that is gone on with")
             return await orchestrator.execute(task, execution_id=execution_id, attachments=attachments)
         if workspace is None or execution_id is not None or attachments:
             raise ConfigurationError(
                 "resume: goes with the workspace that the execution is in, and without execution_id and attachments, "
                 "which it has already"
             )
-        await _refuse_another_task(manager, place, resume, task)
-        return await orchestrator.resume(resume)
+        async with Journal(place.journal) as journal:
+            resume = await _meant(journal, checked_text(resume, "execution id"))
+            await _refuse_another_task(manager, journal, resume, task)
+        return await orchestrator.resume(resume, accept_changes=accept_changes)
 
 
-async def _refuse_another_task(manager: ConfigurationManager, place: Workspace, execution_id: str, task: str) -> None:
+async def _meant(journal: Journal, wanted: str) -> str:
+    """The whole id of an execution that the journal knows; what it does not know is refused by whoever resumes."""
+    runs = sorted(await journal.started_runs(), key=lambda run: run.position, reverse=True)
+    meant = executions_meant(wanted, [run.execution_id for run in runs])
+    if len(meant) > 1:
+        raise NotResumableError(words_of_several(wanted, meant))
+    return meant[0] if meant else wanted
+
+
+async def _refuse_another_task(manager: ConfigurationManager, journal: Journal, execution_id: str, task: str) -> None:
     """Whoever gives a task wants that one answered, and no other."""
-    async with Journal(place.journal) as journal:
-        begun = await read_beginning(journal, execution_id)
+    begun = await read_beginning(journal, execution_id)
     # What is kept has marks in place of secrets.
     if begun is not None and begun.user_prompt not in (task, manager.redactor.text(task)):
         raise ConfigurationError(

@@ -25,6 +25,7 @@ from mixseek.config.reading import checked_text
 from mixseek.config.schema import OrchestratorSettings, TeamSettings
 from mixseek.crash_points import reach
 from mixseek.errors import (
+    ACCEPT_CHANGES,
     BudgetExhaustedError,
     ConfigurationError,
     EvaluationError,
@@ -99,7 +100,7 @@ __all__ = ["Orchestrator", "play_again"]
 logger = logging.getLogger(__name__)
 
 _LAST_WRITE_SECONDS = 3.0
-_REMEDY = "this is not what the execution was begun with: undo it, or go on all the same with --accept-changes"
+_REMEDY = f"this is not what the execution was begun with: undo it, or go on all the same with {ACCEPT_CHANGES}"
 
 
 class Orchestrator:
@@ -476,7 +477,7 @@ class _Execution:
         if restored.is_whole and not changed:
             raise NotResumableError(
                 f"execution {self._task.execution_id} ended at its budget: raise the limit that it met, "
-                "then resume it with --accept-changes"
+                f"then resume it with {ACCEPT_CHANGES}"
             )
         # With what it had before it would end again, or, since others have ended, play what it did not play then.
         there = {controller.get_team_id() for controller in self._controllers}
@@ -553,7 +554,8 @@ class _Execution:
         """Models that no budget of this team could count, or pay for even once."""
         judges = [self._configured.evaluator] if self._configured.is_scored else []
         parts = [team, *judges, self._configured.judgment]
-        problems = unpriced_models(self._run, team.team_id, parts, self._workspace)
+        has_file = self._configured.file is not None
+        problems = unpriced_models(self._run, team.team_id, parts, self._workspace, has_file=has_file)
         if problems or self._run.replays:
             return problems
         longest = self._run.purses.max_output_tokens(team.team_id)

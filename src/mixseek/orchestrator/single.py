@@ -346,7 +346,7 @@ def shortage_told(around: Surroundings, then: str) -> Iterator[None]:
 
 def refuse_unpriced(run: Run, settings: Settings, around: Surroundings) -> None:
     """Raise ConfigurationError if the budget counts money and a model of these settings has no price."""
-    problems = unpriced_models(run, _ALONE, [settings], around.workspace)
+    problems = unpriced_models(run, _ALONE, [settings], around.workspace, has_file=True)
     if problems:
         raise ConfigurationError(problems)
 

@@ -43,6 +43,7 @@ from mixseek.report.record import (
 from mixseek.storage.beginning import BEGINNINGS
 from mixseek.storage.executions import ExecutionRows, StoredBest, StoredExecution, StoredExecutions
 from mixseek.storage.journal import Journal, JournalEvent, StartedRun, ToolResult
+from mixseek.storage.naming import executions_meant, words_of_several
 from mixseek.storage.playing import is_playing
 from mixseek.storage.rows import member_submission
 from mixseek.workspace import Workspace
@@ -63,7 +64,6 @@ T = TypeVar("T")
 _Place = tuple[str, int]
 """A team and a round."""
 
-_MOST_NAMED = 5
 _ENDS = ("RunFinished", "RunInterrupted")
 _SIGNS_OF_PLAY = ("TeamStarted", "RoundStarted", "ModelCalled", "RoundFinished", "RoundFailed")
 
@@ -87,11 +87,9 @@ async def find_execution(workspace: Workspace, wanted: str) -> str:
     ids = [line.execution_id for line in await list_executions(workspace)]
     if not ids:
         raise ConfigurationError(nothing_played(workspace))
-    if wanted in ids:
-        return wanted
-    meant = ids[:1] if wanted == LAST else [each for each in ids if wanted and each.startswith(wanted)]
+    meant = executions_meant(wanted, ids)
     if len(meant) != 1:
-        raise ConfigurationError(_not_found(wanted, meant))
+        raise ConfigurationError(words_of_several(wanted, meant) if meant else _not_found(wanted))
     return meant[0]
 
 
@@ -162,7 +160,7 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
             stored = await _if_readable(_with_told_rounds(journal, execution_id, stored), stored)
     if not stored.found and not kept.found:
-        raise ConfigurationError(_not_found(execution_id, []))
+        raise ConfigurationError(_not_found(execution_id))
     return _record(execution_id, stored, kept, is_running=is_running)
 
 
@@ -171,12 +169,8 @@ async def best_results(workspace: Workspace, limit: int | None = None) -> list[S
     return await StoredExecutions(workspace.database).best(limit)
 
 
-def _not_found(wanted: str, meant: Sequence[str]) -> str:
-    if not meant:
-        return f"there is no execution {wanted!r} here: mixseek history lists those there are"
-    named = ", ".join(meant[:_MOST_NAMED])
-    more = f" and {len(meant) - _MOST_NAMED} more" if len(meant) > _MOST_NAMED else ""
-    return f"{wanted!r} may be any of {len(meant)} executions: give more of the id ({named}{more})"
+def _not_found(wanted: str) -> str:
+    return f"there is no execution {wanted!r} here: mixseek history lists those there are"
 
 
 async def _if_readable(reading: Awaitable[T], otherwise: T) -> T:

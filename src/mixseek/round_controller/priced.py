@@ -14,15 +14,20 @@ from mixseek.workspace import Workspace
 __all__ = ["unpriced_models"]
 
 
-def unpriced_models(run: Run, team_id: str, parts: Iterable[Settings], workspace: Workspace) -> list[Problem]:
-    """One problem for each place that names a model without a price, if a budget of this team counts money."""
+def unpriced_models(
+    run: Run, team_id: str, parts: Iterable[Settings], workspace: Workspace, *, has_file: bool
+) -> list[Problem]:
+    """One problem for each place that names a model without a price, if a budget of this team counts money.
+
+    ``has_file``: the settings beside ``parts`` are those of an orchestrator file.
+    """
     if not run.purses.counts_money(team_id):
         return []
     problems: list[Problem] = []
     for part in parts:
         for path, model in asked_models(part, workspace):
             if not run.hub.is_priced(model):
-                error = ConfigurationError(no_price(model))
+                error = ConfigurationError(no_price(model, has_file=has_file))
                 found = problems_within(part, path, error)
                 problems += [one if one.file else Problem(one.message, key=show_path(path)) for one in found]
     return problems
