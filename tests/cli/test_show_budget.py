@@ -1,6 +1,7 @@
 """What people see of a run that its budget ended, and of one that they plan."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -308,6 +309,56 @@ def test_a_model_without_a_price_is_one_line_with_file_key_and_remedy(
         'counts money: give it one in the orchestrator file, [prices."loopback:leader-a"]'
     ) in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"),
+    [
+        ("[budget]\nmax_cost_usd = 1\n", "model 'loopback:leader-a' has no known price"),
+        ("[budget]\nmax_tokens = 1000\n", "budget.max_tokens: 1,000 tokens cannot pay for one answer"),
+        ("[team.budget]\nmax_cost_usd = 1\n", "model 'loopback:judge' has no known price"),
+        ("[team.budget]\nmax_tokens = 1000\n", "team.budget.max_tokens: 1,000 tokens cannot pay for one answer"),
+    ],
+)
+@pytest.mark.parametrize("named", [("-c", "configs/orchestrator.toml"), ()])
+def test_validate_tells_of_a_budget_what_a_run_says_that_refuses_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], budget: str, told: str, named: tuple[str, ...]
+) -> None:
+    _refused_workspace(tmp_path, budget)
+    place = ("-w", str(tmp_path))
+    code, out, err = _run(capsys, "config", "validate", *named, *place)
+    assert (code, out, told in err) == (2, "", True)
+    assert (code, err) == _run(capsys, "exec", "Name a tree.", *place)[::2]
+    assert _run(capsys, "config", "validate", "configs/agents/team-a.toml", *place)[0] == 0
+
+
+def _refused_workspace(root: Path, budget: str) -> None:
+    """A budget that stands in the file of the run or, by its name, of the team; nobody is there to be asked."""
+    file = write_workspace(root, teams=1, members=0, base_url="http://127.0.0.1:9/v1")
+    file = root / "configs/agents/team-a.toml" if budget.startswith("[team") else file
+    file.write_text(f"{file.read_text()}\n{budget}")
+
+
+def test_validate_needs_no_key_to_tell_that_a_model_has_no_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    _refused_workspace(tmp_path, "[budget]\nmax_cost_usd = 1\n")
+    texts = {file: file.read_text() for file in (tmp_path / "configs").rglob("*.toml")}
+    for model, is_told in (("gpt-5-mini", False), ("no-such-model", True)):
+        for file, text in texts.items():
+            file.write_text(re.sub(r"loopback:[\w-]+", f"openai:{model}", text))
+        code, out, err = _run(capsys, "config", "validate", "-w", str(tmp_path))
+        assert (code, f"model 'openai:{model}' has no known price" in err) == (2 * is_told, is_told)
+        assert is_told or "note: configs/agents/team-a.toml: team.leader.model: " in out
+
+
+def test_validate_without_plugins_tells_no_prices_since_providers_may_be_theirs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _refused_workspace(tmp_path, "[budget]\nmax_cost_usd = 1\n")
+    assert _run(capsys, "config", "validate", "--no-plugins", "-w", str(tmp_path))[0] == 0
 
 
 def test_what_is_known_of_a_cost_is_told_although_a_price_is_missing(

@@ -1,6 +1,8 @@
 """``mixseek config``: write, show, list and validate configuration files."""
 
+import contextlib
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +16,7 @@ from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json
 from mixseek.config.checks import type_of_metric
 from mixseek.config.kinds import KINDS, ORCHESTRATOR, PROMPT_BUILDER, Kind
 from mixseek.config.layers import KeyPath, TraceInfo, show_path, show_value
-from mixseek.config.manager import ConfigurationManager, Report, is_explicit
+from mixseek.config.manager import ConfigurationManager, Report, RunSettings, is_explicit
 from mixseek.config.masking import mask
 from mixseek.config.reading import read_text
 from mixseek.config.reference import FieldReference, field_references, template_references
@@ -113,6 +115,8 @@ def validate(
     manager = ConfigurationManager(workspace, no_plugins=no_plugins)
     reports = _reports(manager, files, config)
     problems = _once(problem for report in reports for problem in report.problems)
+    if not no_plugins:  # else it is not known what models there are, and which metrics ask one
+        problems += _refused_budgets(report.run for report in reports if not report.problems)
     if problems:
         raise ConfigurationError(problems)
     if output is Format.JSON:
@@ -160,6 +164,18 @@ def _once(problems: Iterable[Problem]) -> list[Problem]:
     all_of_them = list(dict.fromkeys(problems))
     named = {(one.file, one.message.partition(_NAMED_IN)[0]) for one in all_of_them if _NAMED_IN in one.message}
     return [one for one in all_of_them if (one.file, one.message) not in named]
+
+
+def _refused_budgets(runs: Iterable[RunSettings | None]) -> list[Problem]:
+    """What these runs would refuse to begin with, since their budgets can never count or pay for it."""
+    problems: list[Problem] = []
+    for run in runs:
+        if run is not None and any((run.orchestrator.budget, *(team.budget for team in run.teams))):
+            from mixseek.orchestrator.payable import not_to_be_paid_by_any  # loads model code
+
+            with contextlib.redirect_stdout(sys.stderr):  # models may be made by code of others
+                problems += not_to_be_paid_by_any(run)
+    return list(dict.fromkeys(problems))
 
 
 def _print_reports(reports: list[Report]) -> None:

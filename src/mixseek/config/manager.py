@@ -192,6 +192,8 @@ class Report:
     problems: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
     settings: tuple[BaseModel, ...] = ()
+    run: RunSettings | None = None
+    """The competition an orchestrator file describes, if its settings could be made."""
 
 
 @dataclass
@@ -416,9 +418,14 @@ class ConfigurationManager:
         findings = _Findings(complete)
         kind: Kind | None = None
         settings: tuple[BaseModel, ...] = ()
+        run: RunSettings | None = None
         try:
             kind = detect_kind(self._document(file), file, self._shown(file))
-            settings = self._read_whole(kind, file, findings)
+            if kind is ORCHESTRATOR:
+                run = self._read_run(file, findings)
+                settings = run.all if run else ()
+            else:
+                settings = self._read_alone(kind, file, findings)
         except ConfigurationError as error:
             findings.problems += error.problems
         return Report(
@@ -427,6 +434,7 @@ class ConfigurationManager:
             tuple(dict.fromkeys(findings.problems)),
             tuple(dict.fromkeys(findings.notes)),
             settings,
+            run,
         )
 
     def _validate_templates(self) -> Report:
@@ -690,11 +698,8 @@ class ConfigurationManager:
 
     # --- files that refer to files ----------------------------------------------------------------------------------
 
-    def _read_whole(self, kind: Kind, file: Path, findings: _Findings) -> tuple[BaseModel, ...]:
-        """The settings of a file and of all it refers to."""
-        if kind is ORCHESTRATOR:
-            run = self._read_run(file, findings)
-            return run.all if run else ()
+    def _read_alone(self, kind: Kind, file: Path, findings: _Findings) -> tuple[BaseModel, ...]:
+        """The settings of a file that is not the one of a competition."""
         settings = self._read(kind, kind.model, file, findings).settings
         self._check_variables(findings)
         return (settings,) if settings else ()

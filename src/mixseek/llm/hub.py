@@ -89,7 +89,12 @@ class ModelHub:
 
     def is_priced(self, model_id: str) -> bool:
         """Whether it is known beforehand what a call of this model costs."""
-        return self._prices.most(model_id, self._one(model_id).wrapped, 1, 1) is not None
+        try:
+            made = self._one(model_id).wrapped
+        except ConfigurationError:
+            # Without its key, for example. That is told where it is to be asked; its name alone has a price, too.
+            return self._prices.knows(model_id)
+        return self._prices.most(model_id, made, 1, 1) is not None
 
     def watch(self, model: Model, model_id: str) -> Model:
         """A model that was built elsewhere, with all that every model gets here."""

@@ -65,8 +65,9 @@ from mixseek.orchestrator.arguments import (
     checked_timeout,
 )
 from mixseek.orchestrator.collector import long_lived
-from mixseek.orchestrator.estimate import first_round, unpayable_judges
+from mixseek.orchestrator.estimate import first_round
 from mixseek.orchestrator.fingerprint import changes, fingerprint, outdated_scores
+from mixseek.orchestrator.payable import not_to_be_paid
 from mixseek.orchestrator.stopping import Stoppable
 from mixseek.records import (
     Attachment,
@@ -81,7 +82,6 @@ from mixseek.records import (
     utc_now,
 )
 from mixseek.round_controller import OnRoundCompleteCallback, RoundController
-from mixseek.round_controller.priced import unpriced_models
 from mixseek.round_controller.prompts import outdated_prompts
 from mixseek.round_controller.restored import RestoredRun, RestoredTeam, restore_run
 from mixseek.round_controller.run import Run, as_final, best_entry, open_run, standing_of
@@ -543,23 +543,12 @@ class _Execution:
         for reference, team in zip(self._configured.orchestrator.teams, self._configured.teams, strict=True):
             try:
                 self._controllers.append(self._controller(reference.config, team))
-                problems += self._not_to_be_paid(team)
+                problems += not_to_be_paid(self._run, self._configured, team)
             except ConfigurationError as error:
                 problems += error.problems
             await asyncio.sleep(0)
         if problems:
             raise ConfigurationError(list(dict.fromkeys(problems)))
-
-    def _not_to_be_paid(self, team: TeamSettings) -> list[Problem]:
-        """Models that no budget of this team could count, or pay for even once."""
-        judges = [self._configured.evaluator] if self._configured.is_scored else []
-        parts = [team, *judges, self._configured.judgment]
-        has_file = self._configured.file is not None
-        problems = unpriced_models(self._run, team.team_id, parts, self._workspace, has_file=has_file)
-        if problems or self._run.replays:
-            return problems
-        longest = self._run.purses.max_output_tokens(team.team_id)
-        return unpayable_judges(self._configured, team, longest, self._run.hub)
 
     def _controller(self, config: str, team: TeamSettings) -> RoundController:
         return RoundController(
