@@ -124,6 +124,7 @@ def test_a_call_that_was_cut_off_is_told_in_plain_words(run: Run, workspace: Pat
     assert all(" interrupted " in row and "CancelledError" not in row for row in rows)
     [one, *_] = json.loads(run("journal", "calls", "--role", "evaluator", "-f", "json")[1])
     assert one["outcome"] == "CancelledError"
+    assert ",CancelledError,cut off," in run("journal", "calls", "--role", "evaluator", "-f", "csv")[1]
 
 
 @pytest.mark.parametrize(
