@@ -121,5 +121,7 @@ def _started(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]
 
 
 def _own_the_terminal() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Tests may run in the background or under nohup, where these are ignored.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
