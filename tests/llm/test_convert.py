@@ -1,6 +1,9 @@
 """Between pydantic-ai's values and ours."""
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from hashlib import sha256
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -8,12 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_ai import (
     BinaryContent,
+    FilePart,
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     RunUsage,
     SystemPromptPart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     UserPromptPart,
 )
@@ -21,7 +27,7 @@ from pydantic_ai.usage import RequestUsage
 
 from mixseek.config.schema import LeaderSettings, ModelParams
 from mixseek.llm import messages_from_json, messages_to_json, model_settings, usage_record
-from mixseek.llm.convert import messages_text, settings_to_json
+from mixseek.llm.convert import answer_from_json, answer_to_json, messages_text, settings_to_json
 from mixseek.records import Usage
 from mixseek.redaction import MadeJson, Redactor
 from mixseek.storage.journal import CallScope, Request, keyed_request
@@ -106,6 +112,42 @@ def test_a_message_of_texts_alone_is_made_json_quickly_and_is_the_same_request(
 )
 def test_messages_of_more_than_texts_are_made_json_like_any_other(messages: list[ModelMessage]) -> None:
     assert messages_text(messages) == messages_to_json(messages)
+
+
+@dataclass
+class _Response(ModelResponse):
+    """What an adapter of a stranger may give."""
+
+    extra: int = 3
+
+
+_MOMENT = datetime(2026, 1, 1, 9, tzinfo=timezone(timedelta(hours=9)))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ModelResponse([]),
+        ModelResponse(
+            [TextPart("日本\u2028\n"), ToolCallPart("final_result", '{"score": 1}', "id")], timestamp=_MOMENT
+        ),
+        ModelResponse([ToolCallPart("t", {"a": [None, {"b": nan}]})], usage=RequestUsage(details={"x": 1})),
+        ModelResponse([TextPart("a", id="1")], provider_details={"at": _MOMENT, "raw": b"\xff", "p": inf}),
+        ModelResponse([TextPart("a")], metadata={"x": 1}, finish_reason="stop", run_id="r", state="interrupted"),
+        ModelResponse([ThinkingPart("hm", signature="s"), TextPart("a")]),
+        ModelResponse([FilePart(BinaryContent(b"\x00\xff", media_type="image/png"))]),
+        _Response([TextPart("a")]),
+    ],
+)
+def test_an_answer_is_the_same_json_by_its_quick_way_as_among_other_messages(answer: ModelResponse) -> None:
+    kept = answer_to_json(answer)
+    assert kept == ModelMessagesTypeAdapter.dump_json([answer])[1:-1]
+    assert answer_to_json(answer_from_json(kept)) == kept
+
+
+def test_an_answer_that_utf_8_cannot_hold_is_kept_as_a_value() -> None:
+    kept: Any = answer_to_json(ModelResponse([TextPart("\ud800")]))
+    assert kept["parts"][0]["content"] == "\ud800"
 
 
 def test_a_setting_without_a_json_form_does_not_break_the_record() -> None:

@@ -15,6 +15,8 @@ from pydantic_ai import (
     ModelResponsePart,
     ModelSettings,
     RunUsage,
+    TextPart,
+    ToolCallPart,
     UserPromptPart,
 )
 from pydantic_ai.messages import BaseToolCallPart
@@ -45,6 +47,7 @@ __all__ = [
 _PARAMETERS: TypeAdapter[ModelRequestParameters] = TypeAdapter(ModelRequestParameters)
 _MOST_KNOWN = 128
 _known_parameters: dict[int, tuple[ModelRequestParameters, MadeJson]] = {}
+_PLAIN_PARTS: Final = frozenset({TextPart, ToolCallPart})
 _COUNTS = tuple(name for name in Usage.model_fields if name not in ("requests", "tool_calls", "details"))
 
 
@@ -139,6 +142,9 @@ def messages_from_json(values: Sequence[JsonValue]) -> list[ModelMessage]:
 def answer_to_json(answer: ModelResponse) -> JsonValue | MadeJson:
     """One answer as JSON text, or, where UTF-8 cannot hold it, as a JSON value."""
     try:
+        if type(answer) is ModelResponse and _PLAIN_PARTS.issuperset(map(type, answer.parts)):
+            # Written as they are, without a look at what else they might be, which takes as long again.
+            return MadeJson(to_json(answer, bytes_mode="base64", inf_nan_mode="null"))
         # The brackets of a list of one: only that type is known to write files as base64.
         return MadeJson(ModelMessagesTypeAdapter.dump_json([answer])[1:-1])
     except PydanticSerializationError:

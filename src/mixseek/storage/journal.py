@@ -710,7 +710,8 @@ def _with_escaped_surrogates(name: str, kept: RedactedJson) -> bytes:
 
 
 def _moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return in_utc.isoformat(timespec="microseconds")
 
 
 # --- rows as records --------------------------------------------------------------------------------------------------
