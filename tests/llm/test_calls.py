@@ -1,6 +1,8 @@
 """Whose call it was, what it cost, and what the journal keeps of it."""
 
 import asyncio
+import threading
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from mixseek.config.schema import PriceSettings, ProvidersSettings
 from mixseek.errors import ModelError, ModelUnavailableError
 from mixseek.llm import FinishedCall, Meter, ModelHub, Scope, ask, calling, current_meter, current_scope
 from mixseek.records import Usage
-from mixseek.storage.journal import Journal
+from mixseek.storage.journal import Journal, Request
 from mixseek.testing import ModelServer, ToolCall
 
 LEADER = Scope(execution_id="e", team_id="a", round_number=1, role="leader", agent_name="leader")
@@ -236,6 +238,54 @@ async def test_what_was_answered_before_is_not_asked_again(hub: ModelHub, server
     # Whoever was answered the first time has it on the bill.
     assert meter.bill() == []
     assert told == []
+
+
+class _HeldUp(Journal):
+    """Makes no request before it may."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.may_go_on = threading.Event()
+
+    def request(self, *args: Any, **values: Any) -> Request:
+        assert self.may_go_on.wait(10), "nobody else goes on meanwhile"
+        return super().request(*args, **values)
+
+
+async def test_a_request_of_texts_leaves_before_it_is_made_json_and_is_kept_as_it_left(
+    hub: ModelHub, server: ModelServer, arrived: Any, tmp_path: Path
+) -> None:
+    request = ModelRequest(parts=[UserPromptPart("as it left")])
+    async with _HeldUp(tmp_path / "journal.db") as journal:
+        with calling(LEADER, Meter(journal=journal)):
+            asking = asyncio.create_task(hub.model("chat:m").request([request], None, ModelRequestParameters()))
+        async with asyncio.timeout(20):
+            await arrived(1)
+        request.parts = [UserPromptPart("changed")]
+        journal.may_go_on.set()
+        await asking
+        (call,) = await journal.calls("e")
+    kept: Any = call.request
+    assert kept["messages"][0]["parts"][0]["content"] == "as it left"
+
+
+@pytest.mark.parametrize("count", [2, 5])
+async def test_the_same_asked_at_once_is_kept_under_a_number_each(count: int, hub: ModelHub, tmp_path: Path) -> None:
+    async with Journal(tmp_path / "journal.db") as journal:
+        with calling(LEADER, Meter(journal=journal)):
+            await asyncio.gather(*(say(hub.model("chat:m"), "again") for _ in range(count)))
+        calls = await journal.calls("e")
+    assert len({call.key for call in calls}) == 1
+    assert sorted(call.occurrence for call in calls) == list(range(count))
+
+
+async def test_a_request_that_cannot_be_kept_is_not_paid_for(
+    hub: ModelHub, server: ModelServer, tmp_path: Path
+) -> None:
+    async with Journal(tmp_path / "journal.db") as journal:
+        with calling(LEADER, Meter(journal=journal)), pytest.raises(ValueError, match="not JSON compliant"):
+            await say(hub.model("chat:m"), temperature=nan)
+    assert server.bill.total.requests == 0
 
 
 async def test_another_try_of_a_team_does_not_get_the_answers_of_the_first(

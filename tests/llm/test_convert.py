@@ -27,7 +27,7 @@ from pydantic_ai.usage import RequestUsage
 
 from mixseek.config.schema import LeaderSettings, ModelParams
 from mixseek.llm import messages_from_json, messages_to_json, model_settings, usage_record
-from mixseek.llm.convert import answer_from_json, answer_to_json, messages_text, settings_to_json
+from mixseek.llm.convert import answer_from_json, answer_to_json, plain_request, settings_text, settings_to_json
 from mixseek.records import Usage
 from mixseek.redaction import MadeJson, Redactor
 from mixseek.storage.journal import CallScope, Request, keyed_request
@@ -75,10 +75,12 @@ def test_messages_come_back_from_json_as_they_were_with_files_told_by_their_hash
     assert part.content == ["look", f"[image/png, 2 bytes, sha256:{sha256(bytes([0, 255])).hexdigest()}]"]
 
 
-def _request(messages: Any, tools: Any = ()) -> Request:
+def _request(messages: Any, tools: Any = (), settings: Any = None) -> Request:
     scope = CallScope(execution_id="e", team_id="t", round_number=1, role="leader", agent_name="a")
     redactor = Redactor(["the-secret-value"])
-    return keyed_request(scope, messages=messages, tools=list(tools), model="m", settings={}, redactor=redactor)
+    return keyed_request(
+        scope, messages=messages, tools=list(tools), model="m", settings=settings or {}, redactor=redactor
+    )
 
 
 texts = st.text(max_size=30) | st.sampled_from(["the-secret-value", '"\\\n\u2028', "日本"])
@@ -90,8 +92,9 @@ def test_a_message_of_texts_alone_is_made_json_quickly_and_is_the_same_request(
     said: list[str], instructions: str | None
 ) -> None:
     message = ModelRequest([UserPromptPart(text) for text in said], instructions=instructions, run_id="r")
-    quick = messages_text([message])
-    assert isinstance(quick, MadeJson)
+    plain = plain_request([message])
+    assert plain is not None
+    quick = plain.text()
     assert _request(quick) == _request(messages_to_json([message]))
     assert _request(quick, ["\ud800"]) == _request(messages_to_json([message]), ["\ud800"])
 
@@ -110,8 +113,8 @@ def test_a_message_of_texts_alone_is_made_json_quickly_and_is_the_same_request(
         [ModelRequest([UserPromptPart("a")], instructions="\ud800")],
     ],
 )
-def test_messages_of_more_than_texts_are_made_json_like_any_other(messages: list[ModelMessage]) -> None:
-    assert messages_text(messages) == messages_to_json(messages)
+def test_messages_of_more_than_texts_are_not_made_json_by_the_quick_way(messages: list[ModelMessage]) -> None:
+    assert plain_request(messages) is None
 
 
 @dataclass
@@ -148,6 +151,12 @@ def test_an_answer_is_the_same_json_by_its_quick_way_as_among_other_messages(ans
 def test_an_answer_that_utf_8_cannot_hold_is_kept_as_a_value() -> None:
     kept: Any = answer_to_json(ModelResponse([TextPart("\ud800")]))
     assert kept["parts"][0]["content"] == "\ud800"
+
+
+def test_settings_are_text_with_their_names_in_order_or_a_value_that_utf_8_cannot_hold() -> None:
+    assert settings_text({"temperature": 0.5, "seed": 1}) == MadeJson(b'{"seed":1,"temperature":0.5}')
+    assert settings_text({"stop_sequences": ["\ud800"]}) == {"stop_sequences": ["\ud800"]}
+    assert _request(["a"], settings=settings_text({"seed": 1})) == _request(["a"], settings={"seed": 1})
 
 
 def test_a_setting_without_a_json_form_does_not_break_the_record() -> None:

@@ -24,6 +24,7 @@ from typing import NoReturn, Protocol
 
 from pydantic import JsonValue
 
+from mixseek.llm.numbering import Numbering
 from mixseek.llm.purse import NOTHING, Purses, Spend, known_and_lost
 from mixseek.records import LostUsage, ModelRole, ModelUsage, Usage, utc_now
 from mixseek.redaction import MadeJson
@@ -118,7 +119,7 @@ class CallJournal(Protocol):
         scope: CallScope,
         *,
         model: str,
-        settings: JsonValue,
+        settings: JsonValue | MadeJson,
         tools: JsonValue | MadeJson,
         messages: JsonValue | MadeJson,
         attempt: int = 0,
@@ -131,8 +132,8 @@ class CallJournal(Protocol):
         """The call with this key that was answered before."""
         ...
 
-    async def call_starts(self, call: StartedCall, *, durable: bool = True) -> None:
-        """Take note of a call that is about to leave."""
+    async def call_starts_by(self, scope: CallScope, call: Callable[[], StartedCall], *, durable: bool = True) -> None:
+        """Take note of a call that is about to leave; another thread makes the record."""
         ...
 
     async def record_call_by(
@@ -191,22 +192,13 @@ class Meter:
     key and its occurrence."""
     purses: Purses | None = None
     """What calls are paid from; None: they may cost what they cost."""
+    requests: Numbering = field(default_factory=Numbering)
     _rounds: dict[_Round, dict[_Agent, ModelUsage]] = field(default_factory=dict)
     _lost: dict[tuple[str, str, int, str, str, str], LostUsage] = field(default_factory=dict)
     _usage: Usage = field(default_factory=Usage)
-    _asked: Counter[str] = field(default_factory=Counter)
     _made: Counter[tuple[str, str]] = field(default_factory=Counter)
     _tool_calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     _tallies: dict[Scope, list[Usage]] = field(default_factory=dict)
-
-    def occurrence(self, key: str) -> int:
-        """How many calls with this key there were before; counts this one."""
-        self._asked[key] += 1
-        return self._asked[key] - 1
-
-    def next_occurrence(self, key: str) -> int:
-        """What :meth:`occurrence` would say, without counting."""
-        return self._asked[key]
 
     def carry_over(self, bill: Sequence[ModelUsage], usage: Usage, tool_calls: Mapping[tuple[str, str], int]) -> None:
         """Begin with what was consumed before this process took the run up."""
@@ -269,7 +261,7 @@ class Meter:
         if self.journal is None:
             return ToolUse(scope, tool, arguments, 0, call_id)
         key = self.journal.tool_key(scope, tool, arguments, attempt=scope.attempt, within=scope.within, call_id=call_id)
-        return ToolUse(scope, tool, arguments, self.occurrence(key), call_id, key)
+        return ToolUse(scope, tool, arguments, self.requests.next(key), call_id, key)
 
     async def known_result(self, use: ToolUse) -> JsonValue:
         """What the journal has of this use, when the run is to use what it has; None if it has nothing."""

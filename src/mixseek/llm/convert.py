@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, cast
 
 from pydantic import JsonValue, TypeAdapter
@@ -31,14 +31,16 @@ from mixseek.redaction import MadeJson, sorted_json
 from mixseek.surrogates import whole_json, whole_value
 
 __all__ = [
+    "PlainRequest",
     "answer_from_json",
     "answer_to_json",
     "messages_from_json",
-    "messages_text",
     "messages_to_json",
     "model_settings",
     "parameters_text",
     "parameters_to_json",
+    "plain_request",
+    "settings_text",
     "settings_to_json",
     "usage_record",
     "whole_answer",
@@ -86,14 +88,41 @@ def messages_to_json(messages: Sequence[ModelMessage]) -> list[JsonValue]:
     return values
 
 
-def messages_text(messages: Sequence[ModelMessage]) -> list[JsonValue] | MadeJson:
-    """:func:`messages_to_json` for a request's key; as text without what differs each time where that is quicker.
+@dataclass(frozen=True, slots=True)
+class PlainRequest:
+    """A request that is one message of texts, as most are, and of such that UTF-8 can hold."""
 
-    Most requests are one message of texts alone, and a walk through all that a message might be takes long for these.
-    """
-    if len(messages) == 1 and _IS_AS_KNOWN and (text := _text_of_texts(messages[0])) is not None:
-        return text
-    return messages_to_json(messages)
+    instructions: str | None
+    said: tuple[str, ...]
+
+    def text(self) -> MadeJson:
+        """:func:`messages_to_json` as text, its names in order and without what differs each time."""
+        parts = [f'{{"content":{_quoted(one)},"part_kind":"user-prompt"}}' for one in self.said]
+        instructions = "null" if self.instructions is None else _quoted(self.instructions)
+        return MadeJson((_ONE_REQUEST % (instructions, ",".join(parts))).encode())
+
+
+def plain_request(messages: Sequence[ModelMessage]) -> PlainRequest | None:
+    """The texts of a request that consists of nothing else: a walk through all that a message might be takes long."""
+    if len(messages) != 1 or not _IS_AS_KNOWN:
+        return None
+    message = messages[0]
+    if not isinstance(message, ModelRequest) or message.metadata is not None or message.state != "complete":
+        return None
+    said = []
+    for part in message.parts:
+        if type(part) is not UserPromptPart or not isinstance(part.content, str):
+            return None
+        said.append(part.content)
+    texts = said if message.instructions is None else [message.instructions, *said]
+    return PlainRequest(message.instructions, tuple(said)) if all(map(_is_unicode, texts)) else None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 # A later version of pydantic-ai may know more of a message than is written here; then the long way is taken.
@@ -103,22 +132,6 @@ _IS_AS_KNOWN: Final = [[one.name for one in fields(kind)] for kind in (ModelRequ
 ]
 _ONE_REQUEST: Final = '[{"instructions":%s,"kind":"request","metadata":null,"parts":[%s],"state":"complete"}]'
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def _text_of_texts(message: ModelMessage) -> MadeJson | None:
-    """One request of plain texts, its names in order; None if there is more to it."""
-    if not isinstance(message, ModelRequest) or message.metadata is not None or message.state != "complete":
-        return None
-    parts = []
-    for part in message.parts:
-        if type(part) is not UserPromptPart or not isinstance(part.content, str):
-            return None
-        parts.append(f'{{"content":{_quoted(part.content)},"part_kind":"user-prompt"}}')
-    instructions = "null" if message.instructions is None else _quoted(message.instructions)
-    try:
-        return MadeJson((_ONE_REQUEST % (instructions, ",".join(parts))).encode())
-    except UnicodeEncodeError:
-        return None
 
 
 def _kept(request: ModelRequest) -> ModelRequest:
@@ -181,6 +194,18 @@ def settings_to_json(settings: ModelSettings | None) -> JsonValue:
     return cast("JsonValue", to_jsonable_python(settings or {}, fallback=repr))
 
 
+def settings_text(settings: ModelSettings | None) -> JsonValue | MadeJson:
+    """:func:`settings_to_json` as text, or a value UTF-8 cannot hold; ValueError for what is no number."""
+    return _text_or_value(settings_to_json(settings))
+
+
+def _text_or_value(value: JsonValue) -> JsonValue | MadeJson:
+    try:
+        return sorted_json(value)
+    except UnicodeEncodeError:
+        return value
+
+
 def parameters_to_json(parameters: ModelRequestParameters) -> JsonValue:
     """The tools on offer and the output that is wanted, as a JSON value, the same in every process."""
     value = _PARAMETERS.dump_python(parameters, mode="json", exclude_defaults=True)
@@ -195,11 +220,9 @@ def parameters_text(parameters: ModelRequestParameters) -> JsonValue | MadeJson:
     known = _known_parameters.get(id(parameters))
     if known is not None:
         return known[1]
-    value = parameters_to_json(parameters)
-    try:
-        text = sorted_json(value)
-    except UnicodeEncodeError:
-        return value
+    text = _text_or_value(parameters_to_json(parameters))
+    if not isinstance(text, MadeJson):
+        return text
     if len(_known_parameters) >= _MOST_KNOWN:
         _known_parameters.clear()
     # They are held themselves, so that no others get the same id.

@@ -39,21 +39,24 @@ from mixseek.llm.calls import CallJournal, FinishedCall, Meter, Scope, current_m
 from mixseek.llm.convert import (
     answer_from_json,
     answer_to_json,
-    messages_text,
+    messages_to_json,
     parameters_text,
-    settings_to_json,
+    plain_request,
+    settings_text,
     usage_record,
     whole_answer,
 )
 from mixseek.llm.faults import costs_nothing, fault_of, is_remote, refuse_incomplete
 from mixseek.llm.lanes import Passage, TooLongAPause
 from mixseek.llm.limits import Gate
+from mixseek.llm.numbering import NumberedRequest
 from mixseek.llm.prices import PriceList, no_price
 from mixseek.llm.providers_tools import most_found_tokens
 from mixseek.llm.purse import NOTHING, Purses, Reservation, SetAsideError, Spend
 from mixseek.llm.transport import ONLY_LOOPBACK, only_loopback
 from mixseek.records import Usage, utc_now
-from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, Request, StartedCall, new_call_id
+from mixseek.redaction import MadeJson
+from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, StartedCall, new_call_id
 from mixseek.strangers import text_of
 
 __all__ = ["DEFAULT_MAX_RETRIES", "DEFAULT_TIMEOUT_SECONDS", "WatchedModel"]
@@ -114,8 +117,7 @@ class _Entry:
     """A call on its way into the journal."""
 
     journal: CallJournal
-    request: Request
-    occurrence: int
+    asked: NumberedRequest
     scope: Scope
     call_id: str = field(default_factory=new_call_id)
 
@@ -221,7 +223,7 @@ class WatchedModel(WrapperModel):
         if known is not None:
             return known
         if meter is not None and meter.on_unanswered is not None and entry is not None:
-            await meter.on_unanswered(entry.scope, self._named, entry.request.key, entry.occurrence)
+            await meter.on_unanswered(entry.scope, self._named, entry.asked.request.key, entry.asked.occurrence)
         limits, settings = _limits(settings)
         course = _Course(self._backoff.clock(), Passage(_team(scope), self._named, limits.in_all))
         if meter is not None and meter.purses is not None and scope is not None and meter.purses.counts(scope.team_id):
@@ -484,18 +486,24 @@ class WatchedModel(WrapperModel):
         """None where nobody keeps calls: making JSON of them is not free."""
         if meter is None or meter.journal is None or scope is None:
             return None
-        request = meter.journal.request(
+        # How long is waited and how often tried is ours alone: whoever is asked is asked the same.
+        around = settings_text(_limits(settings)[1]), parameters_text(parameters)
+        as_kept = partial(
+            meter.journal.request,
             scope,
             model=self._named,
-            # How long is waited and how often tried is ours alone: whoever is asked is asked the same.
-            settings=settings_to_json(_limits(settings)[1]),
-            tools=parameters_text(parameters),
-            messages=messages_text(messages),
+            settings=around[0],
+            tools=around[1],
             attempt=scope.attempt,
             within=scope.within,
         )
-        occurrence = meter.occurrence(request.key) if counted else meter.next_occurrence(request.key)
-        return _Entry(meter.journal, request, occurrence, scope)
+        plain = plain_request(messages) if all(isinstance(one, MadeJson) for one in around) else None
+        if counted and plain is not None and not meter.reuse_answers:
+            # Nothing of it could not be kept, and nobody wants its key now: it is made in the journal's thread.
+            return _Entry(meter.journal, meter.requests.announce(lambda: as_kept(messages=plain.text())), scope)
+        request = as_kept(messages=messages_to_json(messages) if plain is None else plain.text())
+        numbered = meter.requests.announce(lambda: request) if counted else meter.requests.foresee(request)
+        return _Entry(meter.journal, numbered, scope)
 
     async def was_answered(
         self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
@@ -516,7 +524,7 @@ class WatchedModel(WrapperModel):
         if meter is None or entry is None or not meter.reuse_answers:
             return None
         with on_its_way():  # what is looked up was on its way when it was asked
-            known = await entry.journal.find_call(entry.request.key, entry.occurrence)
+            known = await entry.journal.find_call(entry.asked.request.key, entry.asked.occurrence)
         if known is None:
             return None
         return answer_from_json(known.answer)
@@ -526,17 +534,16 @@ class WatchedModel(WrapperModel):
             payment = course.payment
             # What is computed in this process is billed by nobody, and so not lost with it.
             unbound = None if self._is_remote else 0
-            started = StartedCall(
-                call_id=f"{entry.call_id}#{course.attempts + 1}" if course.attempts else entry.call_id,
-                scope=entry.scope,
-                key=entry.request.key,
-                occurrence=entry.occurrence,
+            started = partial(
+                _started,
+                entry,
+                f"{entry.call_id}#{course.attempts + 1}" if course.attempts else entry.call_id,
                 model=self._named,
                 started_at=course.started_at,
                 reserved_tokens=payment.bound.tokens if payment else unbound,
                 reserved_usd=payment.bound.usd if payment and payment.knows_price else None,
             )
-            await entry.journal.call_starts(started, durable=durable)
+            await entry.journal.call_starts_by(entry.scope, started, durable=durable)
 
     async def _record(
         self,
@@ -583,10 +590,10 @@ class WatchedModel(WrapperModel):
         return ModelCall(
             call_id=entry.call_id,
             scope=entry.scope,
-            key=entry.request.key,
-            occurrence=entry.occurrence,
+            key=entry.asked.request.key,
+            occurrence=entry.asked.occurrence,
             model=self._named,
-            request=entry.request.text,
+            request=entry.asked.request.text,
             answer=None if answer is None else answer_to_json(answer),
             failure=None if failure is None else _failure(failure),
             usage=course.usage,
@@ -599,6 +606,11 @@ class WatchedModel(WrapperModel):
 
 def _team(scope: Scope | None) -> tuple[str, str] | None:
     return None if scope is None else (scope.execution_id, scope.team_id)
+
+
+def _started(entry: _Entry, call_id: str, **values: Any) -> StartedCall:
+    asked = entry.asked
+    return StartedCall(call_id=call_id, scope=entry.scope, key=asked.request.key, occurrence=asked.occurrence, **values)
 
 
 def _failure(error: BaseException) -> CallFailure:

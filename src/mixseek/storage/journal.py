@@ -136,9 +136,16 @@ class Journal:
 
     async def call_starts(self, call: StartedCall, *, durable: bool = True) -> None:
         """Mark that ``call`` is about to leave; a budget needs the mark to be durable, a trace does not."""
-        make_row = partial(self._rows.started_call, call)
+        await self.call_starts_by(call.scope, lambda: call, durable=durable)
+
+    async def call_starts_by(self, scope: CallScope, call: Callable[[], StartedCall], *, durable: bool = True) -> None:
+        """:meth:`call_starts` for a mark that is made in the writer's thread."""
+
+        def make_row() -> Row:
+            return self._rows.started_call(call())
+
         if durable:
-            await self._write(make_row, _line_of(call.scope))
+            await self._write(make_row, _line_of(scope))
         else:
             self._write_later(make_row)
 
@@ -224,7 +231,7 @@ class Journal:
         scope: CallScope,
         *,
         model: str,
-        settings: JsonValue,
+        settings: JsonValue | MadeJson,
         tools: JsonValue | MadeJson,
         messages: JsonValue | MadeJson,
         attempt: int = 0,

@@ -242,7 +242,7 @@ def keyed_request(
     scope: CallScope,
     *,
     model: str,
-    settings: JsonValue,
+    settings: JsonValue | MadeJson,
     tools: JsonValue | MadeJson,
     messages: JsonValue | MadeJson,
     attempt: int = 0,
@@ -252,22 +252,23 @@ def keyed_request(
     """A request in the one form that is both kept and hashed: making JSON of it twice would cost twice.
 
     ``attempt`` and ``within`` tell apart what is asked in another try of the team, or for another call of a member.
-    ``tools`` and ``messages`` may be JSON already, with their names in order; messages then without what differs
-    between two runs.
+    All three may be JSON already, with their names in order; messages then without what differs between two runs.
     """
     lasting = [_lasting_message(message) for message in messages] if isinstance(messages, list) else messages
     kept = redactor.json(_asked(lasting, tools, settings), sort_keys=True)
     return Request(kept, _digest(_names([*_parts(scope), model, attempt, within]), kept))
 
 
-def _asked(messages: JsonValue | MadeJson, tools: JsonValue | MadeJson, settings: JsonValue) -> JsonValue | MadeJson:
+def _asked(
+    messages: JsonValue | MadeJson, tools: JsonValue | MadeJson, settings: JsonValue | MadeJson
+) -> JsonValue | MadeJson:
     """The whole of a request, its parts in the order of their names; a value where UTF-8 cannot hold it."""
     try:
         parts = sorted_json(messages), sorted_json(tools), sorted_json(settings)
         return MadeJson(b'{"messages":%b,"parameters":%b,"settings":%b}' % parts)
     except UnicodeEncodeError:
-        said, offered = (json.loads(one) if isinstance(one, MadeJson) else one for one in (messages, tools))
-        return {"messages": said, "parameters": offered, "settings": settings}
+        values = {"messages": messages, "parameters": tools, "settings": settings}
+        return {name: json.loads(one) if isinstance(one, MadeJson) else one for name, one in values.items()}
 
 
 def tool_key(
