@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from operator import is_
 from typing import Any
 
-__all__ = ["HALF", "halves_in", "whole_json", "whole_text", "whole_value"]
+__all__ = ["HALF", "halves_in", "is_unicode", "whole_json", "whole_text", "whole_value"]
 
 HALF = "holds half a surrogate pair, which can neither be sent nor kept: write the whole character"
 """What to tell of a text that a person gave."""
@@ -82,3 +82,15 @@ def halves_in(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[st
     elif isinstance(value, list | tuple):
         for number, each in enumerate(value):
             yield from halves_in(each, (*path, number))
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can hold it: no half of a surrogate pair stands in it.
+
+    >>> is_unicode("日本"), is_unicode("\\ud800")
+    (True, False)
+    """
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False

@@ -28,7 +28,7 @@ from mixseek.config.schema import ModelParams
 from mixseek.llm.attached import kept_content
 from mixseek.records import Usage
 from mixseek.redaction import MadeJson, sorted_json
-from mixseek.surrogates import whole_json, whole_value
+from mixseek.surrogates import is_unicode, whole_json, whole_value
 
 __all__ = [
     "PlainRequest",
@@ -115,14 +115,7 @@ def plain_request(messages: Sequence[ModelMessage]) -> PlainRequest | None:
             return None
         said.append(part.content)
     texts = said if message.instructions is None else [message.instructions, *said]
-    return PlainRequest(message.instructions, tuple(said)) if all(map(_is_unicode, texts)) else None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
+    return PlainRequest(message.instructions, tuple(said)) if all(map(is_unicode, texts)) else None
 
 
 # A later version of pydantic-ai may know more of a message than is written here; then the long way is taken.

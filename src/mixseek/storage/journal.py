@@ -59,6 +59,7 @@ from mixseek.storage.journal_records import (
 )
 from mixseek.storage.journal_writer import Column, Line, Row, lease_writer
 from mixseek.storage.places import HeldPlace, Place, is_held, place_in, take
+from mixseek.surrogates import is_unicode
 
 __all__ = [
     "DERIVED",
@@ -653,7 +654,7 @@ class _RowMaker:
 
     def _name(self, column: str, text: str) -> str:
         redacted = self._redactor.text(text)
-        if not _is_unicode(redacted):
+        if not is_unicode(redacted):
             raise UnstorableValueError(f"{column} holds half a surrogate pair, which the journal cannot keep as a name")
         return redacted
 
@@ -698,14 +699,6 @@ def _scope_names(scope: CallScope) -> dict[str, str]:
         "role": scope.role,
         "agent_name": scope.agent_name,
     }
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _with_escaped_surrogates(name: str, kept: RedactedJson) -> bytes:
