@@ -686,6 +686,24 @@ async def test_a_file_that_a_setting_names_is_part_of_the_run(tmp_path: Path, sc
         await resumed(arena)
 
 
+async def test_an_execution_is_resumed_by_the_beginning_of_its_id_or_as_the_last_one(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    arena = Arena(tmp_path, scripted.base_url)
+    scripted.fault(400, model="leader-alpha")
+    ids = ("abc-1", "abc-21", "other")
+    for each in ids:
+        await arena.build().execute(TASK, execution_id=each)
+    scripted.reset()
+    asked = len(scripted.requests)
+    with pytest.raises(NotResumableError, match=r"'abc' may be any of 2 executions: .* \(abc-21, abc-1\)$"):
+        await arena.build().resume("abc")
+    assert len(scripted.requests) == asked
+    summaries = [await arena.build().resume(wanted) for wanted in ("last", "abc-1", "abc-2")]
+    assert [summary.execution_id for summary in summaries] == ["other", "abc-1", "abc-21"]
+    assert all(summary.completed_teams for summary in summaries)
+
+
 async def test_an_execution_that_nobody_knows_is_not_resumed_and_leaves_nothing(
     tmp_path: Path, scripted: ModelServer
 ) -> None:

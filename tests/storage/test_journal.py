@@ -26,7 +26,6 @@ from mixseek.storage.journal import (
     Journal,
     JournalEvent,
     ModelCall,
-    Occurrences,
     RoundPrompt,
     StartedCall,
     ToolResult,
@@ -220,11 +219,9 @@ async def test_of_two_answers_the_first_is_found(journal: Journal) -> None:
 
 
 async def test_occurrences_of_one_key_have_answers_of_their_own(journal: Journal) -> None:
-    occurrences = Occurrences()
-    for answer in ("one", "two"):
-        await journal.record_call(a_call(answer=answer, occurrence=occurrences.next("k")))
-    again = Occurrences()
-    found = [await journal.find_call("k", again.next("k")) for _ in range(3)]
+    for occurrence, answer in enumerate(("one", "two")):
+        await journal.record_call(a_call(answer=answer, occurrence=occurrence))
+    found = [await journal.find_call("k", occurrence) for occurrence in range(3)]
     assert [call and call.answer for call in found] == ["one", "two", None]
 
 

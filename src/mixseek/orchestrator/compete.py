@@ -30,7 +30,7 @@ from mixseek.config.schema import (
     StorageSettings,
     TeamSettings,
 )
-from mixseek.errors import ConfigurationError, NotResumableError
+from mixseek.errors import ConfigurationError
 from mixseek.events import Listener
 from mixseek.llm import Backoff
 from mixseek.orchestrator.arguments import checked_limits, listed_teams
@@ -38,9 +38,8 @@ from mixseek.orchestrator.orchestrator import Orchestrator
 from mixseek.orchestrator.own_parts import lending
 from mixseek.records import Attachment, ExecutionSummary
 from mixseek.round_controller import OnRoundCompleteCallback
-from mixseek.storage.beginning import read_beginning
+from mixseek.storage.beginning import execution_to_resume, read_beginning
 from mixseek.storage.journal import Journal
-from mixseek.storage.naming import executions_meant, words_of_several
 from mixseek.strangers import a_loop_runs, run_and_leave
 from mixseek.workspace import Workspace
 
@@ -154,18 +153,11 @@ async def arun(
                 "which it has already"
             )
         async with Journal(place.journal) as journal:
-            resume = await _meant(journal, checked_text(resume, "execution id"))
+            wanted = checked_text(resume, "execution id")
+            # What nobody knows is refused by whoever resumes.
+            resume = await execution_to_resume(journal, wanted) or wanted
             await _refuse_another_task(manager, journal, resume, task)
         return await orchestrator.resume(resume, accept_changes=accept_changes)
-
-
-async def _meant(journal: Journal, wanted: str) -> str:
-    """The whole id of an execution that the journal knows; what it does not know is refused by whoever resumes."""
-    runs = sorted(await journal.started_runs(), key=lambda run: run.position, reverse=True)
-    meant = executions_meant(wanted, [run.execution_id for run in runs])
-    if len(meant) > 1:
-        raise NotResumableError(words_of_several(wanted, meant))
-    return meant[0] if meant else wanted
 
 
 async def _refuse_another_task(manager: ConfigurationManager, journal: Journal, execution_id: str, task: str) -> None:

@@ -86,7 +86,7 @@ from mixseek.round_controller.prompts import outdated_prompts
 from mixseek.round_controller.restored import RestoredRun, RestoredTeam, restore_run
 from mixseek.round_controller.run import Run, as_final, best_entry, open_run, standing_of
 from mixseek.storage.attachments import read_kept_attachments
-from mixseek.storage.beginning import read_beginning
+from mixseek.storage.beginning import execution_to_resume
 from mixseek.storage.journal import Journal
 from mixseek.strangers import in_words, is_for_us
 from mixseek.templating import with_place
@@ -164,6 +164,7 @@ class Orchestrator:
     ) -> ExecutionSummary:
         """Go on with an execution that did not end, or with its teams that failed; what was paid for is used again.
 
+        It is named by its id, by the beginning of it, or by ``last``.
         The settings have to be those it was begun with: a :class:`~mixseek.errors.RunChangedError` names what is
         different, unless ``accept_changes``. Task, attachments and a reference that came with the task are its own.
         The summary's time and bill are of all processes that played it. Each team has its whole time again, or
@@ -220,12 +221,12 @@ class Orchestrator:
         return self._execution(task, configured, run, wanted)
 
     async def _begin_again(
-        self, execution_id: str, timeout_seconds: int | None, accept_changes: bool, around: AsyncExitStack
+        self, wanted_id: str, timeout_seconds: int | None, accept_changes: bool, around: AsyncExitStack
     ) -> "_Execution":
         """:meth:`_begin` for an execution that the journal knows."""
         if not (self._save_db and self._journal):
             raise ConfigurationError("an execution is resumed from the journal: it cannot be left out")
-        await _refuse_unknown(self._workspace, execution_id)
+        execution_id = await _known_id(self._workspace, wanted_id)
         configured = await self._complete(None)
         # All that is on the board is in memory before the first team is asked anything.
         run = await self._open(execution_id, configured, around, is_new=True)
@@ -341,11 +342,13 @@ async def play_again(run: Run, begun: RunStarted, configured: RunSettings) -> Ex
     return await _Execution(task, configured, run, configured.workspace, None, statuses, wanted).play()
 
 
-async def _refuse_unknown(workspace: Workspace, execution_id: str) -> None:
+async def _known_id(workspace: Workspace, wanted: str) -> str:
     """Whoever takes the place of an execution writes that down; of one that never was, nothing is to be left."""
     async with Journal(workspace.journal) as journal:
-        if await read_beginning(journal, execution_id) is None:
-            raise _unknown(execution_id)
+        execution_id = await execution_to_resume(journal, wanted)
+    if execution_id is None:
+        raise _unknown(wanted)
+    return execution_id
 
 
 async def _refuse_known(workspace: Workspace, run: Run) -> None:

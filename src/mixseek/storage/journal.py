@@ -7,7 +7,7 @@ the redactor on its way in.
 
     async with Journal(workspace.root / JOURNAL_NAME, redactor=Redactor.from_environment()) as journal:
         request = journal.request(scope, model=model, settings=settings, tools=tools, messages=messages)
-        known = await journal.find_call(request.key, occurrences.next(request.key))
+        known = await journal.find_call(request.key, occurrence=0)
 """
 
 import asyncio
@@ -72,7 +72,6 @@ __all__ = [
     "Journal",
     "JournalEvent",
     "ModelCall",
-    "Occurrences",
     "Request",
     "RoundPrompt",
     "StartedCall",
@@ -88,24 +87,6 @@ JOURNAL_NAME = "journal.db"
 _T = TypeVar("_T")
 _Value = str | int | None
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-
-
-class Occurrences:
-    """Numbers identical requests of one run in the order they are made, so that each finds its own answer again.
-
-    >>> seen = Occurrences()
-    >>> [seen.next(key) for key in ("a", "b", "a")]
-    [0, 0, 1]
-    """
-
-    def __init__(self) -> None:
-        self._seen: Counter[str] = Counter()
-
-    def next(self, key: str) -> int:
-        """How often ``key`` was asked for before."""
-        occurrence = self._seen[key]
-        self._seen[key] += 1
-        return occurrence
 
 
 class Journal:
