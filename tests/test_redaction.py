@@ -2,6 +2,7 @@ import base64
 import io
 import json
 import logging
+import string
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
@@ -82,10 +83,28 @@ def test_a_private_key_that_breaks_off_is_taken_as_far_as_it_goes() -> None:
         quote(SECRET, safe=""),
         quote_plus(SECRET),
         quote(SECRET, safe="").replace("%2F", "%2f").replace("%2B", "%2b").replace("%C3%A9", "%c3%a9"),
+        quote(SECRET),
+        quote(SECRET, safe="/+"),
     ],
 )
 def test_a_known_secret_is_found_however_it_is_spelt(spelt: str) -> None:
     assert Redactor([SECRET]).text(f"<{spelt}>") == f"<{MARK}>"
+
+
+_KEYS = st.text(st.sampled_from(string.ascii_letters + string.digits + string.punctuation + " é鍵"), min_size=12)
+
+
+@settings(deadline=None)
+@given(_KEYS.filter(lambda key: key == key.strip()), st.sets(st.sampled_from(string.punctuation + " ")), st.booleans())
+def test_a_known_secret_is_found_in_a_url_whichever_signs_of_it_are_encoded(
+    key: str, left: set[str], in_json: bool
+) -> None:
+    encoded = quote(f"secret{key}", safe="".join(left - {"%"}))
+    redactor = Redactor([f"secret{key}"])
+    url = f"https://example.com/x?key={encoded}&n=1"
+    told = redactor.json({"url": url}).decode() if in_json else redactor.text(url)
+    assert MARK in told
+    assert encoded not in told
 
 
 @pytest.mark.parametrize("before", [b"", b"u", b"us", b"use", b"user:"])

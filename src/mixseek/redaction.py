@@ -139,6 +139,7 @@ def _spellings(value: str) -> Iterator[str]:
     yield value
     for ascii_only in (False, True):
         yield json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+    # Whole in a URL or cut off by a preview; where only some signs are encoded, see _in_urls.
     for quoted in (quote(value, safe="", errors="replace"), quote_plus(value, errors="replace")):
         yield quoted
         yield re.sub("%..", lambda code: code[0].lower(), quoted)
@@ -183,15 +184,33 @@ def _shared_length(one: str, other: str) -> int:
     return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
-class _Words:
-    """Tells whether any of many words stands in a text, by one look at it."""
+_ALIKE_IN_URLS = re.compile(r"[A-Za-z0-9._~-]*")
 
-    def __init__(self, words: Iterable[str]) -> None:
+
+def _in_urls(text: str) -> str:
+    """A pattern of ``text`` wherever it is part of a URL: programs differ in which signs they leave as they are."""
+    return "".join(_sign_in_urls(sign) for sign in text)
+
+
+def _sign_in_urls(sign: str) -> str:
+    if _ALIKE_IN_URLS.fullmatch(sign):
+        return re.escape(sign)
+    encoded = "".join(f"%{byte:02X}" for byte in sign.encode("utf-8", "replace"))
+    # Both kinds of regular expressions know this way to write a sign.
+    plain = f"\\U{ord(sign):08X}"
+    also = {" ": ["[+]"], '"': [f"\\U0000005C{plain}"], "\\": [plain * 2]}.get(sign, [])
+    return f"(?:{'|'.join([encoded, encoded.lower(), *also, plain])})"
+
+
+class _Words:
+    """Tells whether any of many words, or of some patterns, stands in a text, by one look at it."""
+
+    def __init__(self, words: Iterable[str], patterns: Iterable[str] = ()) -> None:
         # What UTF-8 cannot hold stands in no text that it can.
         encoded = {word: data for word in words if (data := _utf8(word)) is not None}
         # Nothing is faster than to look for one letter, and among words it would slow down the search for all of them.
         self._letters = tuple(data for word, data in encoded.items() if len(word) == 1)
-        self._longer = tuple(word for word in encoded if len(word) > 1)
+        self._longer = (*(_as_pattern(word) for word in encoded if len(word) > 1), *patterns)
 
     def are_in(self, data: bytes) -> bool:
         """Whether one of them is in a text, given as UTF-8."""
@@ -206,7 +225,7 @@ class _Words:
     @cached_property
     def _matches(self) -> Callable[[bytes], bool]:
         # Made when first needed: it takes a few milliseconds.
-        pattern = "|".join(_as_pattern(word) for word in self._longer)
+        pattern = "|".join(self._longer)
         return SchemaValidator(core_schema.str_schema(pattern=pattern)).isinstance_python
 
 
@@ -231,21 +250,27 @@ class _Needles:
 
     registered: tuple[str, ...]
     needles: tuple[_Needle, ...]
+    in_urls: tuple[re.Pattern[str], ...]
+    """Those with signs that a URL may have as they are or encoded, each as it likes."""
     hints: _Words
     """What one of them begins with, as it is and inside JSON."""
 
     @classmethod
     def of(cls, own: Iterable[str], registered: tuple[str, ...]) -> "_Needles":
+        values = {*own, *registered}
         spellings = {
             spelling
-            for value in {*own, *registered}
+            for value in values
             for spelling in _spellings(value)
             if len(spelling) >= MIN_SECRET_LENGTH and spelling not in MARK
         }
         needles = tuple(_Needle(spelling, spelling[:_HEAD_LENGTH]) for spelling in sorted(spellings))
         heads = {needle.head for needle in needles}
         json_heads = {json.dumps(head, ensure_ascii=False)[1:-1] for head in heads}
-        return cls(registered, needles, _Words(heads | json_heads))
+        signed = sorted(value for value in values if not _ALIKE_IN_URLS.fullmatch(value) and _utf8(value) is not None)
+        in_urls = tuple(re.compile(_in_urls(value)) for value in signed)
+        patterns = [_in_urls(value[:_HEAD_LENGTH]) for value in signed]
+        return cls(registered, needles, in_urls, _Words(heads | json_heads, patterns))
 
 
 class MadeJson(bytes):
@@ -291,8 +316,9 @@ class Redactor:
         if not self.may_change(text):
             return text
         known = (span for needle in self._needles.needles for span in needle.spans(text))
+        in_urls = (found.span() for pattern in self._needles.in_urls for found in pattern.finditer(text))
         shaped = (span for shape in _SHAPES for span in shape.spans(text))
-        spans = sorted([*known, *shaped])
+        spans = sorted([*known, *in_urls, *shaped])
         redacted = _marked(text, spans) if spans else text
         # A secret that ran into its neighbour may stand out only now that the neighbour is gone.
         return text if redacted == text else self.text(redacted)

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from mixseek.errors import DatabaseReadError
+from mixseek.errors import DatabaseReadError, DatabaseWriteError
 from mixseek.records import MemberSubmissionsRecord
 from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.executions import StoredExecutions
@@ -155,13 +155,67 @@ async def test_rows_of_others_are_taken_from_all_tables_of_a_damaged_file_but_th
     damage(tmp_path / "mixseek.db", "round_history")
     with caplog.at_level(logging.WARNING):
         async with AggregationStore(tmp_path) as store:
-            with pytest.raises(DatabaseReadError, match="mixseek rebuild makes it from the journal"):
-                await store.load_round_history("of another", "x", 1)
-            await store.rebuild()
+            assert await store.load_round_history("of another", "x", 1) == (None, [])
     after = all_rows(tmp_path)
     assert [row[0] for row in after["leader_board"] if row not in before["leader_board"]] == ["of another"]
     assert {**after, "leader_board": before["leader_board"]} == before
     assert "of other executions 1 rows were taken over, but round_history could not be read" in caplog.text
+
+
+@pytest.mark.parametrize("read", ["all", "rows"])
+async def test_reading_commands_make_a_file_anew_that_opens_and_cannot_be_read(
+    read: str, tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await small_run(tmp_path, server)
+    before = all_rows(tmp_path)
+    cut_off(tmp_path / "mixseek.db")
+    stored = StoredExecutions(tmp_path / "mixseek.db")
+    with caplog.at_level(logging.WARNING):
+        found = await (stored.all() if read == "all" else stored.rows_of("one"))
+    assert found
+    await touch(tmp_path)
+    assert all_rows(tmp_path) == before
+    assert "Could not read enough bytes" in caplog.text
+    assert len(list(tmp_path.glob("mixseek.db.damaged-*"))) == 1  # noqa: ASYNC240
+
+
+async def test_a_run_on_a_damaged_file_has_it_made_anew_and_loses_nothing(tmp_path: Path, server: ModelServer) -> None:
+    arena = await small_run(tmp_path, server)
+    cut_off(tmp_path / "mixseek.db")
+    summary = await arena.build().execute(TASK, execution_id="two")
+    assert not summary.failed_teams_info
+    assert {row[0] for row in all_rows(tmp_path)["leader_board"]} == {"one", "two"}
+    assert len(list(tmp_path.glob("mixseek.db.damaged-*"))) == 1  # noqa: ASYNC240
+
+
+async def test_a_damaged_file_without_a_journal_is_told_with_what_to_do_and_left_as_it_is(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    await small_run(tmp_path, server)
+    for file in tmp_path.glob("journal.db*"):  # noqa: ASYNC240
+        file.unlink()
+    cut_off(tmp_path / "mixseek.db")
+    left = (tmp_path / "mixseek.db").read_bytes()
+    told = "the file is damaged: bring back a copy of it, or move it away for a new one"
+    with pytest.raises(DatabaseReadError, match=told):
+        await StoredExecutions(tmp_path / "mixseek.db").all()
+    async with AggregationStore(tmp_path) as store:
+        with pytest.raises(DatabaseWriteError, match=told):
+            await store.rebuild()
+    assert (tmp_path / "mixseek.db").read_bytes() == left
+    assert sorted(path.name for path in tmp_path.glob("mixseek.db*")) == ["mixseek.db", "mixseek.db.lock"]  # noqa: ASYNC240
+
+
+def cut_off(file: Path) -> None:
+    """Take away blocks at the end, so that the file opens and not all of its tables can be read."""
+    whole = file.read_bytes()
+    copy = file.with_name("copy.db")
+    for size in range(len(whole) - _BLOCK, _FIRST_BLOCK, -_BLOCK):
+        copy.write_bytes(whole[:size])
+        if unreadable(copy) not in ([], ["all"]):
+            copy.rename(file)
+            return
+    raise AssertionError("every part of the file is needed to open it, or none")
 
 
 def damage(file: Path, table: str) -> None:
@@ -210,10 +264,11 @@ async def test_many_processes_that_find_the_file_missing_make_it_once(tmp_path: 
     assert all_rows(tmp_path) == before
 
 
-async def small_run(root: Path, server: ModelServer) -> None:
+async def small_run(root: Path, server: ModelServer) -> Arena:
     arena = Arena(root, server.base_url, [Team("alpha")], orchestrator="max_rounds = 1\nmin_rounds = 1\n")
     arena.script(server)
     await arena.build().execute(TASK, execution_id="one")
+    return arena
 
 
 def opening(root: Path) -> subprocess.Popen[str]:

@@ -31,7 +31,7 @@ from mixseek.records import (
     standing_key,
 )
 from mixseek.redaction import Redactor
-from mixseek.storage.database import CannotOpenError, condemn, is_damage
+from mixseek.storage.database import CannotOpenError, explained, is_damage
 from mixseek.storage.lease import Call, Claim, Connection, Worker, Write, worker_for
 from mixseek.storage.places import HeldPlace, claim
 from mixseek.storage.rebuilding import Rebuilt, journal_beside, rebuild_rows
@@ -313,10 +313,7 @@ class AggregationStore:
         return deleted, tuple(unused)
 
     async def rebuild(self) -> Rebuilt:
-        """Make the rows of every execution of the journal beside the file anew; rows of others stay.
-
-        A file whose tables cannot be read is made whole from the journal, and kept under another name.
-        """
+        """Make the rows of every execution of the journal beside the file anew; rows of others stay."""
         found: list[Rebuilt] = []
 
         def work(connection: Connection) -> None:
@@ -324,13 +321,7 @@ class AggregationStore:
             journal = journal_beside(self._worker.path)
             found.append(Rebuilt() if journal is None else rebuild_rows(connection, self._worker.path, journal))
 
-        try:
-            await self._change(work)
-        except DatabaseWriteError as error:
-            if not (isinstance(error.__cause__, duckdb.Error) and is_damage(error.__cause__)):
-                raise
-            condemn(self._worker.path)
-            await self._change(work)
+        await self._change(work)
         return found[-1]
 
     # --- reads --------------------------------------------------------------------------------------------------------
@@ -430,13 +421,13 @@ class AggregationStore:
     async def _read(self, work: Callable[[Connection], T]) -> T:
         self._check_open(DatabaseReadError)
         try:
-            return cast("T", await self._worker.do(Call(work, self._lock_wait_seconds)))
+            return cast("T", await self._do(lambda: Call(work, self._lock_wait_seconds)))
         except StorageError:
             raise
         except CannotOpenError as error:
             raise DatabaseReadError(str(error)) from error
         except (duckdb.Error, OSError, ValidationError, ValueError) as error:
-            raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: {_explained(error)}") from error
+            raise DatabaseReadError(f"cannot read {str(self.db_path)!r}: {explained(error)}") from error
 
     async def _write(self, make_rows: Callable[[], Sequence[Row]]) -> None:
         await self._try(lambda: Write(lambda: self._harmless(make_rows()), self._lock_wait_seconds, self._place))
@@ -451,32 +442,35 @@ class AggregationStore:
         self._check_open(DatabaseWriteError)
         for number, delay in enumerate((*self._retry_delays_seconds, None)):
             try:
-                await self._worker.do(make_job())
+                await self._do(make_job)
             except CannotOpenError as error:
                 raise DatabaseWriteError(str(error)) from error
             except (duckdb.Error, OSError) as error:
                 if delay is None or not _may_pass(error):
-                    raise DatabaseWriteError(f"cannot write {str(self.db_path)!r}: {_explained(error)}") from error
+                    raise DatabaseWriteError(f"cannot write {str(self.db_path)!r}: {explained(error)}") from error
                 level = logging.DEBUG if number else logging.WARNING
                 logger.log(level, "writing %s failed and is tried again in %g s: %s", self.db_path, delay, error)
                 await asyncio.sleep(delay)
             else:
                 return
 
+    async def _do(self, make_job: Callable[[], Write | Call]) -> Any:
+        """Have a job done; where it met damage the next opening has made the file anew, if that can be."""
+        try:
+            return await self._worker.do(make_job())
+        except duckdb.Error as error:
+            if not is_damage(error):
+                raise
+        return await self._worker.do(make_job())
+
     def _check_open(self, kind: type[DatabaseReadError] | type[DatabaseWriteError]) -> None:
         if self._closed:
             raise kind(f"the store of {str(self.db_path)!r} is closed")
 
 
-def _explained(error: Exception) -> str:
-    if isinstance(error, duckdb.Error) and is_damage(error):
-        return f"{error}; the file is damaged: mixseek rebuild makes it from the journal and keeps this one"
-    return remedied(error)
-
-
 def _may_pass(error: Exception) -> bool:
     """Whether another try could succeed: trouble with the disk or a conflict, not a statement that is wrong."""
-    if isinstance(error, PermissionError) or is_read_only(error):
+    if isinstance(error, PermissionError) or is_read_only(error) or is_damage(error):
         return False
     return isinstance(error, OSError | duckdb.IOException | duckdb.TransactionException | duckdb.FatalException)
 

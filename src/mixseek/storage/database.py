@@ -22,10 +22,10 @@ import duckdb
 
 from mixseek.amounts import counted
 from mixseek.crash_points import reach
-from mixseek.errors import DatabaseVersionError
+from mixseek.errors import DatabaseVersionError, StorageError
 from mixseek.storage.migrations import MIGRATIONS, Migration, check_version, file_version, has_results, migrate
 from mixseek.storage.rebuilding import Rebuilt, journal_beside, rebuild_rows, salvage
-from mixseek.storage.remedies import is_read_only
+from mixseek.storage.remedies import is_read_only, remedied
 from mixseek.storage.tables import TABLES
 
 __all__ = [
@@ -33,7 +33,8 @@ __all__ = [
     "DamagedError",
     "HeldElsewhereError",
     "check_place",
-    "condemn",
+    "condemn_if_damaged",
+    "explained",
     "first_line",
     "is_damage",
     "open_as_it_is",
@@ -47,6 +48,9 @@ _MAGIC_OFFSET = 8
 # One thread: a lease is short, and threads are started with every opening of the file. Small blocks for a new file:
 # every column and index of every table has one of its own, which is written and synced at the end of each lease.
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "default_block_size": 32768}
+
+
+_ABOUT_STATEMENTS = (duckdb.DataError, duckdb.IntegrityError, duckdb.ProgrammingError)
 
 
 class CannotOpenError(Exception):
@@ -90,9 +94,19 @@ def open_database(
     return _open_existing(path, migrations)
 
 
-def condemn(path: Path) -> None:
-    """Have the file made anew at its next opening: it opens, but its tables cannot be read."""
-    _condemned(path).touch()
+def condemn_if_damaged(path: Path, error: BaseException) -> None:
+    """Have a file that opens, but whose tables cannot be read, made anew at its next opening; the caller has the turn.
+
+    Whoever met the damage may then try again. Where no journal tells what was in it, the file stays as it is.
+    """
+    if not is_damage(error):
+        return
+    try:
+        if journal_beside(path) is not None:
+            _condemned(path).touch()
+            logger.warning("%s is damaged: %s", path, first_line(error))
+    except (StorageError, OSError) as fault:
+        logger.warning("%s is damaged and could not be made anew: %s", path, remedied(fault))
 
 
 def _remade(path: Path, migrations: Sequence[Migration]) -> bool:
@@ -349,9 +363,12 @@ def _connect_without_log(path: Path, error: duckdb.Error) -> duckdb.DuckDBPyConn
     return connection
 
 
-def is_damage(error: duckdb.Error) -> bool:
+def is_damage(error: BaseException | None) -> bool:
     """Whether the file itself is at fault."""
-    # DuckDB has no class for it: a checksum that does not fit is a bare Error, a short file an IOException.
+    # DuckDB has no class for it: a checksum that does not fit is a bare Error, a short file an IOException. What is
+    # wrong with a statement or a value quotes them, and they may say anything.
+    if not isinstance(error, duckdb.Error) or isinstance(error, _ABOUT_STATEMENTS):
+        return False
     return bool(re.search(r"[Cc]orrupt|not a valid DuckDB|Could not read enough bytes|[Ss]erializ", str(error)))
 
 
@@ -362,6 +379,13 @@ def _damaged(path: Path, error: duckdb.Error) -> DamagedError:
         f"({reason})",
         reason,
     )
+
+
+def explained(error: Exception) -> str:
+    """What an error says of a file that could be opened, and what to do about it."""
+    if is_damage(error):
+        return f"{first_line(error)}; the file is damaged: bring back a copy of it, or move it away for a new one"
+    return remedied(error)
 
 
 def first_line(error: BaseException) -> str:

@@ -25,7 +25,7 @@ from mixseek.records import (
     Record,
     standing_key,
 )
-from mixseek.storage.database import CannotOpenError, DamagedError
+from mixseek.storage.database import CannotOpenError, DamagedError, explained, is_damage
 from mixseek.storage.lease import Call, Connection, Look, worker_for
 from mixseek.storage.rebuilding import journal_beside
 from mixseek.storage.remedies import remedied
@@ -113,7 +113,7 @@ class StoredExecutions:
         try:
             return await self._read(work)
         except DatabaseReadError as error:
-            if not isinstance(error.__cause__, DamagedError) or not await self._made_from_journal():
+            if not _is_damaged(error.__cause__) or not await self._made_from_journal():
                 raise
         return await self._read(work)
 
@@ -137,8 +137,13 @@ class StoredExecutions:
         except CannotOpenError as error:
             raise DatabaseReadError(str(error)) from error
         except (duckdb.Error, OSError, ValidationError, ValueError) as error:
-            raise DatabaseReadError(f"cannot read {str(self._path)!r}: {remedied(error)}") from error
+            raise DatabaseReadError(f"cannot read {str(self._path)!r}: {explained(error)}") from error
         return cast("T", found)
+
+
+def _is_damaged(cause: BaseException | None) -> bool:
+    """Whether a file is at fault that cannot be opened, or that can be and whose tables cannot be read."""
+    return isinstance(cause, DamagedError) or is_damage(cause)
 
 
 def execution_ids(connection: Connection) -> frozenset[str]:

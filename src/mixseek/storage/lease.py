@@ -24,7 +24,13 @@ from weakref import WeakSet, WeakValueDictionary
 import duckdb
 
 from mixseek.errors import DatabaseLockedError, PlaceLostError
-from mixseek.storage.database import HeldElsewhereError, check_place, open_as_it_is, open_database
+from mixseek.storage.database import (
+    HeldElsewhereError,
+    check_place,
+    condemn_if_damaged,
+    open_as_it_is,
+    open_database,
+)
 from mixseek.storage.places import HeldPlace, check_results
 from mixseek.storage.tables import FinalMark, Row, upsert
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named
@@ -309,6 +315,9 @@ class Worker:
         connection = open_as_it_is(self.path)
         try:
             value = job.work(connection)
+        except Exception as error:
+            condemn_if_damaged(self.path, error)
+            raise
         finally:
             _let_go(connection, self.path)
         job.succeed(value)
@@ -415,6 +424,7 @@ class Worker:
             value = work()
         except BaseException as error:  # noqa: BLE001 the edge between callers: one's failure is told to that one
             self._sound = self._sound and isinstance(error, (*_HARMLESS, ValueError))
+            condemn_if_damaged(self.path, error)
             job.fail(error)
         else:
             job.succeed(value)
