@@ -16,7 +16,7 @@ from mixseek.errors import ModelError, ModelUnavailableError
 from mixseek.llm import FinishedCall, Meter, ModelHub, Scope, ask, calling, current_meter, current_scope
 from mixseek.records import Usage
 from mixseek.storage.journal import Journal, Request
-from mixseek.testing import ModelServer, ToolCall
+from mixseek.testing import Answer, ModelServer, ToolCall
 
 LEADER = Scope(execution_id="e", team_id="a", round_number=1, role="leader", agent_name="leader")
 MEMBER = LEADER.model_copy(update={"role": "member", "agent_name": "researcher"})
@@ -157,6 +157,21 @@ async def test_what_an_answer_cost_that_states_no_tokens_is_not_known(
             costs += [line.cost_usd for line in meter.bill()]
     assert costs == [None, None, 0.0]
     assert caplog.messages == ["chat:dear does not say how many tokens an answer took: what it cost is not known"]
+
+
+@pytest.mark.parametrize("count", [-1, 2**63, 10**20])
+async def test_a_number_of_tokens_that_cannot_be_is_taken_for_one_that_was_not_told(
+    count: int, hub: ModelHub, server: ModelServer, tmp_path: Path
+) -> None:
+    server.on("m", [Answer("whole", output_tokens=count)])
+    meter = Meter()
+    async with Journal(tmp_path / "journal.db") as journal:
+        meter.journal = journal
+        with calling(LEADER, meter):
+            answer = await say(hub.model("chat:m"))
+        (call,) = await journal.calls("e")
+    assert answer.text == "whole"
+    assert (call.usage, meter.usage) == (Usage(requests=1), Usage(requests=1))
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------

@@ -72,6 +72,34 @@ async def test_an_extra_body_of_the_user_wins() -> None:
         assert server.requests[-1].body["messages"] == replaced
 
 
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}, (100, 10)),
+        ({"prompt_tokens": "100", "completion_tokens": "10", "total_tokens": "110"}, (100, 10)),
+        (None, (0, 0)),
+        ({"total_tokens": 110}, (0, 0)),
+        ({"prompt_tokens": 100, "completion_tokens": None, "total_tokens": 100}, (0, 0)),
+        ({"prompt_tokens": 100, "completion_tokens": -1, "total_tokens": 99}, (0, 0)),
+        ({"prompt_tokens": 100.5, "completion_tokens": 10, "total_tokens": 110}, (0, 0)),
+        ("110", (0, 0)),
+        ([], (0, 0)),
+    ],
+)
+async def test_a_whole_answer_is_taken_whatever_is_told_of_its_tokens(usage: Any, tokens: tuple[int, int]) -> None:
+    message = {"role": "assistant", "content": "Tokyo."}
+    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+    body = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "usage": usage}
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, json=body))
+    async with httpx2.AsyncClient(transport=transport) as client:
+        provider = OpenAIProvider(base_url="http://127.0.0.1:9/v1", api_key="any", http_client=client)
+        model = OpenAIChatModel("m", provider=provider)
+        send_as_given(model)
+        answered = await Agent(model).run("a question")
+    assert answered.output == "Tokyo."
+    assert (answered.usage.input_tokens, answered.usage.output_tokens) == tokens
+
+
 async def test_what_is_said_beside_the_body_goes_where_the_sdk_puts_it() -> None:
     beside = {"extra_headers": {"x-own": "yes"}, "extra_query": {"own": "1"}, "extra_body": None, "timeout": None}
     async with ModelServer() as server, httpx2.AsyncClient() as client:

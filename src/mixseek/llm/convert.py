@@ -42,6 +42,7 @@ __all__ = [
     "plain_request",
     "settings_text",
     "settings_to_json",
+    "truly_counted",
     "usage_record",
     "whole_answer",
 ]
@@ -50,6 +51,8 @@ _PARAMETERS: TypeAdapter[ModelRequestParameters] = TypeAdapter(ModelRequestParam
 _MOST_KNOWN = 128
 _known_parameters: dict[int, tuple[ModelRequestParameters, MadeJson]] = {}
 _PLAIN_PARTS: Final = frozenset({TextPart, ToolCallPart})
+_MOST_TOKENS: Final = 10**12
+"""More than any answer takes; the sums of a run are then still numbers that both stores can hold."""
 _COUNTS = tuple(name for name in Usage.model_fields if name not in ("requests", "tool_calls", "details"))
 
 
@@ -79,6 +82,15 @@ def usage_record(usage: RunUsage | RequestUsage) -> Usage:
     else:
         counts["requests"] = 1
     return Usage(**counts, details=dict(usage.details))
+
+
+def truly_counted(answer: ModelResponse) -> ModelResponse:
+    """The answer itself, or, where it tells a number of tokens that cannot be, one that tells none."""
+    usage = answer.usage
+    counts = [getattr(usage, name) or 0 for name in _COUNTS]
+    if all(0 <= count <= _MOST_TOKENS for count in (*counts, *usage.details.values())):
+        return answer
+    return replace(answer, usage=RequestUsage())
 
 
 def messages_to_json(messages: Sequence[ModelMessage]) -> list[JsonValue]:

@@ -1,8 +1,11 @@
-"""Requests of the OpenAI SDK without its walk through them.
+"""Requests of the OpenAI SDK without its walk through them, and answers without a usage that makes no sense.
 
 Before it sends a request, the SDK compares every part of every message and tool with every type such a part may have.
 In these two APIs that changes nothing, and it costs a quarter of the whole call. What is given as ``extra_body`` is
 sent as it is, and so is the body of a request that is posted by its path.
+
+An answer is taken only if all of it is as the API has it, and some servers leave out or break what they tell of its
+tokens. The text was paid for all the same, and would come like this again.
 """
 
 from collections.abc import Callable, Coroutine
@@ -44,7 +47,7 @@ def _posted(client: Any) -> _Create:
         given = _given(arguments)
         extras = {name: extra for each, name in _EXTRAS.items() if (extra := given.pop(each, None)) is not None}
         patience = {"timeout": given.pop("timeout")} if "timeout" in given else {}
-        return await client.post(
+        answer = await client.post(
             "/chat/completions",
             body=given,
             # The key for models, and no other that the SDK may know.
@@ -53,8 +56,22 @@ def _posted(client: Any) -> _Create:
             stream=given.get("stream") or False,
             stream_cls=AsyncStream[ChatCompletionChunk],
         )
+        if isinstance(answer, ChatCompletion) and not _makes_sense(answer.usage):
+            answer.usage = None
+        return answer
 
     return create_as_given
+
+
+def _makes_sense(usage: Any) -> bool:
+    from openai.types import CompletionUsage
+
+    told = usage.model_dump(warnings=False) if isinstance(usage, CompletionUsage) else usage
+    try:
+        known = CompletionUsage.model_validate(told)
+    except ValueError:
+        return told is None
+    return min(known.prompt_tokens, known.completion_tokens) >= 0
 
 
 def _in_extra_body(create: _Create) -> _Create:

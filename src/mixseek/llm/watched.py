@@ -43,6 +43,7 @@ from mixseek.llm.convert import (
     parameters_text,
     plain_request,
     settings_text,
+    truly_counted,
     usage_record,
     whole_answer,
 )
@@ -412,7 +413,7 @@ class WatchedModel(WrapperModel):
     async def _asked(self, request: Coroutine[Any, Any, ModelResponse], seconds: float) -> ModelResponse:
         try:
             async with asyncio.timeout(seconds):
-                return whole_answer(await self._allowed(request))
+                return truly_counted(whole_answer(await self._allowed(request)))
         except MixSeekError:
             raise
         except TimeoutError as error:
