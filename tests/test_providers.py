@@ -51,6 +51,15 @@ def test_a_missing_key_is_told_with_the_variable_to_set(empty: str | None) -> No
     ]
 
 
+@pytest.mark.parametrize("key", ["abcdefgh-é-12345678", "sk-0123456789\n", "sk-\x7f0123456789"])
+@pytest.mark.parametrize(("model_id", "variable"), [("openai:gpt-5", "OPENAI_API_KEY"), ("mine:llama", "MY_KEY")])
+def test_a_key_that_no_request_can_carry_is_told_by_its_place_alone(model_id: str, variable: str, key: str) -> None:
+    assert told(model_id, **{variable: key}) == [
+        f"the key for the models of {model_id.partition(':')[0]!r} holds a sign that no request can carry, like a line "
+        f"break or a letter outside ASCII: {variable} is in the environment, set it anew"
+    ]
+
+
 @pytest.mark.parametrize("model_id", ["ollama:llama3", "google-vertex:gemini-2.5-pro", "bedrock:nova", "open:llama"])
 def test_where_no_key_is_needed_none_is_asked_for(model_id: str) -> None:
     assert told(model_id) == []

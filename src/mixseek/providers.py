@@ -18,9 +18,9 @@ __all__ = [
     "OwnServer",
     "check_model",
     "find_provider",
+    "key_fault",
     "key_of",
     "missing_address",
-    "missing_key",
     "missing_package",
     "split_model_id",
     "where_key_is",
@@ -74,16 +74,21 @@ def where_key_is(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping
     return None if found is None else f"{found[0]} is in {_IN_WORDS[found[1]]}"
 
 
-def missing_key(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> str | None:
-    """What to do about the key of a provider, in words; None if it has one or needs none."""
+def key_fault(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> str | None:
+    """What to do about the key of a provider, in words; None if it has one that can be sent, or needs none."""
     if prefix in servers:
         variable = servers[prefix].api_key_env
-        return None if variable is None or find_key(environ, variable) else _set_one(prefix, (variable,), environ)
+        if variable is None:
+            return None
+        key = find_key(environ, variable)
+        return _fault_of(key, prefix, servers, environ) if key else _set_one(prefix, (variable,), environ)
     provider = find_provider(prefix)
     if provider is None or not provider.key_variables:
         return None
+    if key := key_of(provider, environ):
+        return _fault_of(key, prefix, servers, environ)
     own_server = provider.address_variable and environ.get(provider.address_variable)
-    return None if own_server or key_of(provider, environ) else _set_one(prefix, provider.key_variables, environ)
+    return None if own_server else _set_one(prefix, provider.key_variables, environ)
 
 
 def missing_address(prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> str | None:
@@ -122,7 +127,7 @@ def check_model(model_id: str, servers: Mapping[str, OwnServer], environ: Mappin
         return list(error.problems)
     if prefix not in servers and find_provider(prefix) is None:
         return [Problem(_unknown(prefix, servers))]
-    missing = missing_key(prefix, servers, environ), missing_address(prefix, servers, environ)
+    missing = key_fault(prefix, servers, environ), missing_address(prefix, servers, environ)
     return [Problem(words) for words in missing if words]
 
 
@@ -130,6 +135,16 @@ def _set_one(prefix: str, variables: tuple[str, ...], environ: Mapping[str, str]
     fault = keyring_fault()
     asked = "" if fault is None or fault == NO_KEYRING else f"; the keyring was asked, but {fault}"
     return f"no key for the models of {prefix!r}: set {' or '.join(variables)} {_where(environ)}{asked}"
+
+
+def _fault_of(key: str, prefix: str, servers: Mapping[str, OwnServer], environ: Mapping[str, str]) -> str | None:
+    """Of a key that is there: why no header of a request can hold it."""
+    if key.isascii() and key.isprintable():
+        return None
+    return (
+        f"the key for the models of {prefix!r} holds a sign that no request can carry, like a line break or a letter "
+        f"outside ASCII: {where_key_is(prefix, servers, environ)}, set it anew"
+    )
 
 
 def _where(environ: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ from mixseek.config.schema import ProvidersSettings
 from mixseek.embedded import FETCHABLE, PREFIX, cache_directory, is_fetched
 from mixseek.errors import ConfigurationError, WorkspaceNotFoundError
 from mixseek.keys import keyring_fault
-from mixseek.providers import find_provider, missing_address, missing_key, split_model_id, where_key_is
+from mixseek.providers import find_provider, key_fault, missing_address, split_model_id, where_key_is
 from mixseek.sandbox import bubblewrap_is_missing, monty_is_missing
 from mixseek.storage.health import FileHealth, database_health, journal_health
 from mixseek.workspace import Workspace
@@ -205,7 +205,7 @@ def _provider(prefix: str, models: list[str], servers: ProvidersSettings, enviro
     if prefix not in servers.providers and provider is None:
         return Finding("providers", "fail", f"{used}; no such provider", "mend the name of the model")
     at = prefix, servers.providers, environ
-    missing = missing_key(*at) or missing_address(*at)
+    missing = key_fault(*at) or missing_address(*at)
     if missing:
         return Finding("providers", "fail", f"{used}; {missing.partition(':')[0]}", missing.partition(": ")[2])
     extra = "openai" if provider is None else provider.extra

@@ -26,8 +26,8 @@ from mixseek.providers import (
     OwnServer,
     check_model,
     find_provider,
+    key_fault,
     missing_address,
-    missing_key,
     missing_package,
     split_model_id,
 )
@@ -136,7 +136,7 @@ def models_not_ready(
         prefix = _prefix(model_id)
         if prefix is not None:
             at = prefix, known.servers, known.environ
-            needed = missing_key(*at), missing_address(*at), missing_package(prefix, known.servers)
+            needed = key_fault(*at), missing_address(*at), missing_package(prefix, known.servers)
             yield from ((path, missing) for missing in needed if missing)
 
 

@@ -30,7 +30,7 @@ from mixseek.llm.tracing import traced_model
 from mixseek.llm.transport import MAX_ANSWER_BYTES, AiohttpTransport
 from mixseek.llm.watched import WatchedModel
 from mixseek.plugins import Provider
-from mixseek.providers import check_model, find_provider, key_of, missing_key, split_model_id
+from mixseek.providers import check_model, find_provider, key_fault, key_of, split_model_id
 
 __all__ = ["ModelHub", "create_authenticated_model", "current_hub"]
 
@@ -108,7 +108,7 @@ class ModelHub:
 
     def _build(self, model_id: str) -> WatchedModel:
         prefix, name = split_model_id(model_id)
-        missing = missing_key(prefix, self._servers, self._environ)
+        missing = key_fault(prefix, self._servers, self._environ)
         if missing:
             raise AuthenticationError(missing)
         problems = check_model(model_id, self._servers, self._environ)
