@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mixseek.errors import ConfigurationError, DatabaseReadError
+from mixseek.errors import ConfigurationError, DatabaseReadError, StorageError
 from mixseek.events import Event, TeamFinished
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import MemberSubmission, RoundState
@@ -342,6 +342,25 @@ async def test_an_id_that_was_used_is_refused_before_a_call_and_changes_nothing(
         assert str(told.value) == "execution 'mine' is in this workspace already: give another id, or resume it"
     assert (server.bill.total.requests, arena.rows("leader_board")) == (calls, kept)
     assert [row["status"] for row in arena.rows("execution_summary")] == [first.status]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda whole: whole[:-8192], lambda whole: whole[:40960] + b"\xaa" * 8192 + whole[49152:]]
+)
+async def test_a_run_does_not_begin_with_a_journal_whose_pages_make_no_sense(
+    damage: Callable[[bytes], bytes], tmp_path: Path, server: ModelServer
+) -> None:
+    arena = scripted(tmp_path, server, LONE, orchestrator="max_rounds = 1")
+    await arena.build().execute(TASK)
+    calls, whole = server.bill.total.requests, (tmp_path / "journal.db").read_bytes()
+    damaged = damage(whole)
+    (tmp_path / "journal.db").write_bytes(damaged)
+    with pytest.raises(
+        StorageError, match=r"journal '.*journal\.db' is damaged \(.*\); nothing was deleted: move it aside"
+    ):
+        await arena.build().execute(TASK)
+    assert server.bill.total.requests == calls
+    assert (tmp_path / "journal.db").read_bytes() == damaged
 
 
 LATE = """

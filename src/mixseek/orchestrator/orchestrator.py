@@ -88,6 +88,7 @@ from mixseek.round_controller.run import Run, as_final, best_entry, open_run, st
 from mixseek.storage.attachments import read_kept_attachments
 from mixseek.storage.beginning import execution_to_resume
 from mixseek.storage.journal import Journal
+from mixseek.storage.journal_checks import refuse_damaged
 from mixseek.strangers import in_words, is_for_us
 from mixseek.templating import with_place
 from mixseek.workspace import Workspace
@@ -215,6 +216,8 @@ class Orchestrator:
         task = _task(configured, wanted.user_prompt, wanted.timeout_seconds, wanted.execution_id).model_copy(
             update={"attachments": await asyncio.to_thread(read_attachments, wanted.attachments, self._workspace)}
         )
+        if self._save_db and self._journal:
+            await asyncio.to_thread(refuse_damaged, self._workspace.journal)
         run = await self._open(task.execution_id, configured, around, is_new=wanted.execution_id is None)
         if wanted.execution_id is not None:
             await _refuse_known(self._workspace, run)

@@ -178,7 +178,7 @@ async def _if_readable(reading: Awaitable[T], otherwise: T) -> T:
     try:
         return await reading
     except StorageError as error:
-        logger.warning("%s; only the results are told", error)
+        logger.warning("%s; what cannot be read of it is left out", error)
         return otherwise
 
 

@@ -10,6 +10,7 @@ import duckdb
 from mixseek.errors import DatabaseLockedError, MixSeekError
 from mixseek.storage.database import CannotOpenError, HeldElsewhereError, open_as_it_is
 from mixseek.storage.executions import execution_ids
+from mixseek.storage.journal_checks import first_fault
 from mixseek.storage.journal_file import journal_version
 from mixseek.storage.lease import Connection, Look, worker_for
 from mixseek.storage.migrations import MIGRATIONS, file_version
@@ -17,8 +18,6 @@ from mixseek.storage.migrations import MIGRATIONS, file_version
 __all__ = ["FileHealth", "database_health", "journal_health"]
 
 _WAIT_SECONDS = 2.0
-# Every page of a small file is looked at; of a large one only what is needed to open it.
-_READ_WHOLE_BELOW = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def journal_health(path: Path) -> FileHealth:
     try:
         version = journal_version(connection, path)
         begun = connection.execute("SELECT DISTINCT execution_id FROM events WHERE kind = 'RunStarted'").fetchall()
-        wrong = _first_fault(connection) if path.stat().st_size < _READ_WHOLE_BELOW else None
+        wrong = first_fault(connection, path)
     except (MixSeekError, sqlite3.Error) as error:
         return FileHealth("broken", str(error))
     finally:
@@ -84,8 +83,3 @@ def journal_health(path: Path) -> FileHealth:
     if wrong:
         return FileHealth("broken", wrong)
     return FileHealth("good", f"version {version}", frozenset(execution_id for (execution_id,) in begun))
-
-
-def _first_fault(connection: sqlite3.Connection) -> str | None:
-    (told,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    return None if told == "ok" else str(told)

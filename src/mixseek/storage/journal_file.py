@@ -34,6 +34,7 @@ __all__ = [
     "JournalConnection",
     "abandon",
     "begin",
+    "damage",
     "delete_rows",
     "file_identity",
     "forget_after_fork",
@@ -449,11 +450,16 @@ def _translated(path: Path, error: sqlite3.Error, kind: type[StorageError], verb
     if code in _BUSY:
         return DatabaseLockedError(f"journal {str(path)!r} could not be {verb}: {_holder(path)} kept it too long")
     if code in _DAMAGED:
-        return kind(
-            f"journal {str(path)!r} is damaged ({error}); nothing was deleted: move it aside together with "
-            f"'{path.name}-wal' and '{path.name}-shm'"
-        )
+        return damage(path, str(error), kind)
     return kind(f"journal {str(path)!r} could not be {verb}: {remedied_journal(error, code)}")
+
+
+def damage(path: Path, words: str, kind: type[StorageError] = DatabaseReadError) -> StorageError:
+    """What to say of a file whose pages make no sense."""
+    return kind(
+        f"journal {str(path)!r} is damaged ({words}); nothing was deleted: move it aside together with "
+        f"'{path.name}-wal' and '{path.name}-shm'"
+    )
 
 
 def _primary_code(error: sqlite3.Error) -> int:
