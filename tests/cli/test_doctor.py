@@ -1,6 +1,7 @@
 """``mixseek doctor``: what it finds, what it advises, and that it leaves everything as it is."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -120,6 +121,23 @@ def test_what_is_wrong_is_told_with_its_remedy(
     assert _found(told, "fail", "modell: unknown key")["area"] == "workspace"
     assert "move mixseek.db away" in _found(told, "fail", "is not a DuckDB database file")["remedy"]
     assert "move journal.db away" in _found(told, "fail", "journal.db: file is not a database")["remedy"]
+
+
+def test_a_database_that_the_journal_can_make_anew_is_told_with_that(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with scripted(), pytest.raises(SystemExit):
+        main(["exec", "Name one.", "-w", str(workspace)])
+    whole = (workspace / "mixseek.db").read_bytes()
+    (workspace / "mixseek.db").write_bytes(whole[: len(whole) // 2])
+    shutil.rmtree(workspace / "logs")
+    before = _files(workspace)
+    code, told = _doctor(capsys, "-w", str(workspace))
+    assert code == 1
+    assert (
+        _found(told, "fail", "Could not read enough bytes")["remedy"] == "mixseek rebuild makes it anew from journal.db"
+    )
+    assert {name: kept for name, kept in _files(workspace).items() if "/logs" not in name} == before
 
 
 def test_no_key_is_asked_for_a_model_that_nobody_would_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

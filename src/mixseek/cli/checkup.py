@@ -122,7 +122,7 @@ def _in_workspace(manager: ConfigurationManager) -> Iterator[Finding]:
     reports = [manager.validate(file, complete=False) for file in manager.files()]
     yield from _files(reports)
     results, journal = asyncio.run(database_health(workspace.database)), journal_health(workspace.journal)
-    yield from _database(results, workspace, len(results.executions | journal.executions))
+    yield from _database(results, journal, workspace)
     yield from _journal(journal, workspace)
     yield from _place(workspace)
     yield from _providers(manager)
@@ -141,8 +141,8 @@ def _files(reports: list[Report]) -> Iterator[Finding]:
         yield Finding("workspace", "ok", f"{counted(count, 'file')} in configs/, all valid")
 
 
-def _database(health: FileHealth, workspace: Workspace, executions: int) -> Iterator[Finding]:
-    name = workspace.database.name
+def _database(health: FileHealth, journal: FileHealth, workspace: Workspace) -> Iterator[Finding]:
+    name, executions = workspace.database.name, len(health.executions | journal.executions)
     match health.state:
         case "absent":
             yield Finding("workspace", "ok", f"no {name} yet: the first execution makes it")
@@ -154,7 +154,8 @@ def _database(health: FileHealth, workspace: Workspace, executions: int) -> Iter
         case "held":
             yield Finding("workspace", "warn", health.words, "end that program, or wait for it")
         case "broken":
-            yield Finding("workspace", "fail", health.words, _remedy(workspace.database))
+            anew = f"mixseek rebuild makes it anew from {workspace.journal.name}" if journal.executions else ""
+            yield Finding("workspace", "fail", health.words, _remedy(workspace.database, anew))
 
 
 def _journal(health: FileHealth, workspace: Workspace) -> Iterator[Finding]:
@@ -165,11 +166,11 @@ def _journal(health: FileHealth, workspace: Workspace) -> Iterator[Finding]:
         yield Finding("workspace", "ok", f"{name} opens")
 
 
-def _remedy(broken: Path) -> str:
+def _remedy(broken: Path, anew: str = "") -> str:
     """What to do about a file that does not open; nothing is wrong with one that only may not be read."""
     if not os.access(broken, os.R_OK):
         return "give yourself the right to read it"
-    return f"move {broken.name} away, or bring back a copy of it"
+    return anew or f"move {broken.name} away, or bring back a copy of it"
 
 
 def _place(workspace: Workspace) -> Iterator[Finding]:

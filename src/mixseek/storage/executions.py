@@ -6,6 +6,7 @@ though the journal beside it tells of executions, is made from that.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -113,9 +114,18 @@ class StoredExecutions:
         try:
             return await self._read(work)
         except DatabaseReadError as error:
-            if not _is_damaged(error.__cause__) or not await self._made_from_journal():
+            if not await self._was_mended(error.__cause__, work):
                 raise
         return await self._read(work)
+
+    async def _was_mended(self, cause: BaseException | None, work: Callable[["_File"], T]) -> bool:
+        """Whether a file that is damaged was made anew."""
+        if is_damage(cause):
+            # A look changes nothing; whoever may write meets the damage once more, and so has the file made anew.
+            with contextlib.suppress(duckdb.Error, StorageError, CannotOpenError, OSError):
+                meeting = Call(lambda connection: work(_File(connection)), self._lock_wait_seconds)
+                await worker_for(self._path).do(meeting)
+        return (is_damage(cause) or isinstance(cause, DamagedError)) and await self._made_from_journal()
 
     async def _made_from_journal(self) -> bool:
         """Whether the file is there, now that somebody asked for it who may write it."""
@@ -139,11 +149,6 @@ class StoredExecutions:
         except (duckdb.Error, OSError, ValidationError, ValueError) as error:
             raise DatabaseReadError(f"cannot read {str(self._path)!r}: {explained(error)}") from error
         return cast("T", found)
-
-
-def _is_damaged(cause: BaseException | None) -> bool:
-    """Whether a file is at fault that cannot be opened, or that can be and whose tables cannot be read."""
-    return isinstance(cause, DamagedError) or is_damage(cause)
 
 
 def execution_ids(connection: Connection) -> frozenset[str]:

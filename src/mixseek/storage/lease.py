@@ -315,9 +315,6 @@ class Worker:
         connection = open_as_it_is(self.path)
         try:
             value = job.work(connection)
-        except Exception as error:
-            condemn_if_damaged(self.path, error)
-            raise
         finally:
             _let_go(connection, self.path)
         job.succeed(value)
