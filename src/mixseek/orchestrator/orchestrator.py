@@ -88,7 +88,7 @@ from mixseek.round_controller.run import Run, as_final, best_entry, open_run, st
 from mixseek.storage.attachments import read_kept_attachments
 from mixseek.storage.beginning import execution_to_resume
 from mixseek.storage.journal import Journal
-from mixseek.strangers import in_words, is_for_us
+from mixseek.strangers import in_words, is_for_us, text_of
 from mixseek.templating import with_place
 from mixseek.workspace import Workspace
 
@@ -812,7 +812,7 @@ def _task(
 def _reason(error: BaseException) -> str:
     if isinstance(error, TemplateError):
         return with_place(error)
-    return str(error) if isinstance(error, MixSeekError) else in_words(error)
+    return text_of(error) if isinstance(error, MixSeekError) else in_words(error)
 
 
 async def _briefly(writing: Coroutine[Any, Any, None]) -> None:
