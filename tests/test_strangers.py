@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mixseek.strangers import alone
+from mixseek.strangers import alone, in_words
 
 
 async def test_whoever_is_cancelled_again_does_not_blame_work_that_is_about_to_end(
@@ -28,3 +28,7 @@ async def test_whoever_is_cancelled_again_does_not_blame_work_that_is_about_to_e
         await waiting
     await has_ended.wait()
     assert caplog.text == ""
+
+
+def test_halves_of_characters_in_words_of_an_exception_are_replaced_for_nothing_could_keep_them() -> None:
+    assert in_words(RuntimeError("cannot read \ud83d this")) == "RuntimeError: cannot read \ufffd this"

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from mixseek.amounts import counted
+from mixseek.surrogates import whole_text
 
 __all__ = [
     "LET_GO_SECONDS",
@@ -72,9 +73,9 @@ def in_words(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """The words of an exception; none where even these cannot be had."""
+    """The words of an exception, as they can be kept; none where even these cannot be had."""
     try:
-        return str(error)
+        return whole_text(str(error))
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001  # even this is a stranger's code

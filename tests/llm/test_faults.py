@@ -236,6 +236,14 @@ async def test_what_is_computed_here_needs_no_finish_reason(hub: ModelHub) -> No
     assert (await whole(watched, {})).finish_reason is None
 
 
+async def test_halves_of_characters_in_what_a_model_of_ones_own_raises_are_replaced(hub: ModelHub) -> None:
+    def refuse(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        raise ModelRefusedError("cannot read \ud83d this")
+
+    with pytest.raises(ModelRefusedError, match=r"^cannot read \ufffd this$"):
+        await whole(hub.watch(FunctionModel(refuse), "function:f"), {})
+
+
 async def test_a_model_that_does_not_know_its_address_is_remote(hub: ModelHub) -> None:
     class Lost(FunctionModel):
         @property

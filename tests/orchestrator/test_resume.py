@@ -15,9 +15,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from mixseek.cli import main
 from mixseek.cli.progress import words_of
 from mixseek.errors import NotResumableError, RunChangedError
-from mixseek.events import Event, RoundStarted
+from mixseek.events import Event, RoundStarted, SubmissionMade
 from mixseek.hindsight.replaying import replay
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
@@ -387,6 +388,66 @@ async def test_a_run_that_is_resumed_with_fewer_rounds_plays_none_beyond_them(
     assert [result.exit_reason for result in summary.team_results] == ["max_rounds_reached"]
     assert [event.kind for event in events if event.kind == "RoundStarted"] == []
     assert scripted.bill.total.requests == paid
+
+
+async def _is_what_the_journal_tells(arena: Arena) -> None:
+    with pytest.raises(SystemExit) as end:
+        await asyncio.to_thread(main, ["journal", "verify", "-w", str(arena.root)])
+    assert end.value.code == 0
+    async with AggregationStore(arena.root) as store:
+        rebuilt = await store.rebuild()
+    assert (rebuilt.added, rebuilt.changed) == (0, 0)
+
+
+@pytest.mark.parametrize("point", ["round.submitted:2", "round.scored:2"])
+async def test_what_a_round_cost_that_is_not_played_any_more_is_on_the_bill(
+    tmp_path: Path, server: ModelServerProcess, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teams = [Team("alpha", members=0)]
+    arena = Arena(tmp_path, server.base_url, teams, orchestrator="max_rounds = 3\nmin_rounds = 1\n", evaluator="")
+    monkeypatch.setenv("MIXSEEK_CRASH_AT", point)
+    play_until(arena, server, answered=1_000)
+    monkeypatch.delenv("MIXSEEK_CRASH_AT")
+    _with_fewer_rounds(arena, 3)
+    summary, _ = await resumed(arena, accept_changes=True)
+    assert [(best.round_number, best.exit_reason) for best in summary.team_results] == [(1, "max_rounds_reached")]
+    leader = [row["requests"] for row in arena.rows("model_usage") if row["role"] == "leader"]
+    assert leader == [1, 1]
+    await _is_what_the_journal_tells(arena)
+
+
+@pytest.mark.parametrize("is_taken_out", [False, True])
+async def test_what_was_told_of_a_round_that_is_not_played_any_more_is_written(
+    tmp_path: Path, scripted: ModelServer, is_taken_out: bool
+) -> None:
+    teams = [Team("alpha"), Team("beta")]
+    arena = Arena(tmp_path, scripted.base_url, teams, orchestrator="max_rounds = 3\nmin_rounds = 1\n")
+    arena.script(scripted)
+    built: list[Orchestrator] = []
+
+    def stop(event: Event) -> None:
+        if isinstance(event, SubmissionMade) and (event.team_id, event.round_number) == ("beta", 2):
+            built[0].stop()
+
+    built.append(arena.build(listeners=[stop]))
+    await built[0].execute(TASK, execution_id=ID)
+    with duckdb.connect(str(tmp_path / "mixseek.db")) as connection:
+        # As if the process had been killed just before it wrote them.
+        connection.execute("DELETE FROM model_usage WHERE team_id = 'beta' AND round_number = 2")
+        connection.execute("DELETE FROM round_history WHERE team_id = 'beta' AND round_number = 2")
+    if is_taken_out:
+        file = tmp_path / "configs" / "orchestrator.toml"
+        file.write_text(file.read_text().replace('[[orchestrator.teams]]\nconfig = "configs/agents/1.toml"\n', ""))
+    else:
+        _with_fewer_rounds(arena, 3)
+    await resumed(arena, accept_changes=True)
+    assert arena.rows("round_history", "team_id = 'beta' AND round_number = 2")
+    await _is_what_the_journal_tells(arena)
+
+
+def _with_fewer_rounds(arena: Arena, rounds: int) -> None:
+    file = arena.root / "configs" / "orchestrator.toml"
+    file.write_text(file.read_text().replace(f"max_rounds = {rounds}", "max_rounds = 1"))
 
 
 async def test_an_answer_of_a_fallback_is_used_again_although_the_first_model_is_back(

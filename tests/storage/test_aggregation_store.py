@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError, WorkspaceNotFoundError
+from mixseek.events import HistoryKept
 from mixseek.records import (
     ImprovementJudgment,
     LeaderBoardEntry,
@@ -345,6 +346,15 @@ async def test_a_round_history_comes_back_as_it_went_in(tmp_path: Path) -> None:
         await store.save_aggregation("e", record, [])
         assert await store.load_round_history("e", "a", 1) == (record, [])
         assert await store.load_round_history("e", "a", 2) == (None, [])
+
+
+async def test_a_history_is_caught_up_with_also_where_no_round_is(tmp_path: Path) -> None:
+    record = MemberSubmissionsRecord(execution_id="e", team_id="a", team_name="A", round_number=1, submissions=[])
+    told = HistoryKept(execution_id="e", team_id="a", record=record, message_history=["said"])
+    async with AggregationStore(tmp_path) as store:
+        for _ in range(2):
+            await store.catch_up([], [told])
+        assert await store.load_round_history("e", "a", 1) == (record, ["said"])
 
 
 async def test_the_submission_history_holds_the_newest_rounds_in_order_with_their_feedback(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from mixseek.evaluator.metrics.base import BaseMetric, CodeMetric, Judge, LLMJud
 from mixseek.llm import ModelHub, OnTheirWay, ask, calling, current_hub, current_scope, described, model_settings
 from mixseek.prompt_builder import EvaluatorPromptContext, UserPromptBuilder
 from mixseek.records import EvaluationRequest, EvaluationResult, MetricScore
-from mixseek.strangers import alone, in_words, is_for_us, place_in
+from mixseek.strangers import alone, in_words, is_for_us, place_in, text_of
 from mixseek.surrogates import whole_text
 from mixseek.workspace import Workspace
 
@@ -367,7 +367,9 @@ async def _scored(
             raise
         except MixSeekError as error:
             may_pass = error.retryable if isinstance(error, EvaluationError) else True
-            raise EvaluationError(f"metric {weighed.name!r} could not score: {error}", retryable=may_pass) from error
+            # A stranger's metric may raise one of ours, with words of its own.
+            told = f"metric {weighed.name!r} could not score: {text_of(error)}"
+            raise EvaluationError(told, retryable=may_pass) from error
         except BaseException as error:  # a stranger's metric may raise anything
             if is_for_us(error):
                 raise

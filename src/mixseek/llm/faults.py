@@ -30,6 +30,7 @@ from mixseek.errors import (
 )
 from mixseek.llm.transport import AnswerTooLarge, HostNotAllowed
 from mixseek.strangers import text_of
+from mixseek.surrogates import whole_text
 
 __all__ = ["costs_nothing", "fault_of", "is_remote", "refuse_incomplete"]
 
@@ -166,7 +167,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _words(error: Exception) -> str:
     if isinstance(error, theirs.ModelHTTPError):
-        text = f"HTTP {error.status_code}: {_said(error.body)}{_ADVICE.get(error.status_code, '')}"
+        text = f"HTTP {error.status_code}: {whole_text(_said(error.body))}{_ADVICE.get(error.status_code, '')}"
     else:
         # SDKs say "Connection error." where the transport says what happened.
         told = next((cause for cause in _causes(error) if isinstance(cause, httpx2.TransportError)), error)

@@ -59,6 +59,7 @@ from mixseek.records import Usage, utc_now
 from mixseek.redaction import MadeJson
 from mixseek.storage.journal_records import Attempt, CallFailure, ModelCall, StartedCall, new_call_id
 from mixseek.strangers import text_of
+from mixseek.surrogates import whole_value
 
 __all__ = ["DEFAULT_MAX_RETRIES", "DEFAULT_TIMEOUT_SECONDS", "WatchedModel"]
 
@@ -414,7 +415,9 @@ class WatchedModel(WrapperModel):
         try:
             async with asyncio.timeout(seconds):
                 return truly_counted(whole_answer(await self._allowed(request)))
-        except MixSeekError:
+        except MixSeekError as error:
+            # A model of one's own may raise one of ours, with words that nothing could keep.
+            error.args = tuple(whole_value([*error.args]))
             raise
         except TimeoutError as error:
             raise fault_of(TimeoutError(f"no complete answer within {seconds:g} seconds"), self._named) from error

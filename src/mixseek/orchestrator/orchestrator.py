@@ -75,6 +75,7 @@ from mixseek.records import (
     ExitReason,
     FailedTeamInfo,
     LeaderBoardEntry,
+    ModelUsage,
     OrchestratorTask,
     TeamStatus,
     cost_of,
@@ -89,7 +90,7 @@ from mixseek.storage.attachments import read_kept_attachments
 from mixseek.storage.beginning import execution_to_resume
 from mixseek.storage.journal import Journal
 from mixseek.storage.journal_checks import refuse_damaged
-from mixseek.strangers import in_words, is_for_us
+from mixseek.strangers import in_words, is_for_us, text_of
 from mixseek.templating import with_place
 from mixseek.workspace import Workspace
 
@@ -434,7 +435,7 @@ class _Execution:
         await self._run.catch_up()
         for team in self._taken_out:
             await self._take_out(team)
-        await self._keep_usage_of_others()
+        await self._keep_usage_before()
         self._run.purses.start()
         with long_lived():
             await self._play_teams()
@@ -706,21 +707,33 @@ class _Execution:
 
     async def _keep_usage(self, *team_ids: str) -> None:
         """The bill of the rounds that teams failed in, which no finished round brings along."""
-        if self._run.store is None:
+        await self._keep_bill([line for team_id in team_ids for line in self._run.meter.bill(team_id=team_id)])
+
+    async def _keep_bill(self, bill: Sequence[ModelUsage]) -> None:
+        if self._run.store is None or not bill:
             return
-        bill = [line for team_id in team_ids for line in self._run.meter.bill(team_id=team_id)]
         try:
             await self._run.store.save_model_usage(bill)
         except StorageError:
-            logger.exception("what %s consumed could not be written", ", ".join(map(repr, team_ids)))
+            teams = sorted({line.team_id for line in bill})
+            logger.exception("what %s consumed could not be written", ", ".join(map(repr, teams)))
 
-    async def _keep_usage_of_others(self) -> None:
-        """The bill of teams that play no more: no process comes to the end of a round that theirs was killed in."""
+    async def _keep_usage_before(self) -> None:
+        """The bill of rounds that a process was killed in: nobody may come to their end.
+
+        Their team plays no more, or there are fewer rounds by now.
+        """
         if self._run.restored is None:
             return
         there = {controller.get_team_id() for controller in self._controllers}
-        if others := sorted({line.team_id for line in self._run.meter.bill()} - there):
-            await self._keep_usage(*others)
+        finished = {
+            (team_id, one.state.round_number)
+            for team_id, team in self._run.restored.teams.items()
+            if team_id in there
+            for one in team.rounds
+        }
+        bill = self._run.meter.bill()
+        await self._keep_bill([line for line in bill if (line.team_id, line.round_number) not in finished])
 
     async def _tell_the_end(self, event: Event) -> None:
         """Tell a result; it stands even if the journal cannot keep it."""
@@ -815,7 +828,7 @@ def _task(
 def _reason(error: BaseException) -> str:
     if isinstance(error, TemplateError):
         return with_place(error)
-    return str(error) if isinstance(error, MixSeekError) else in_words(error)
+    return text_of(error) if isinstance(error, MixSeekError) else in_words(error)
 
 
 async def _briefly(writing: Coroutine[Any, Any, None]) -> None:

@@ -72,6 +72,8 @@ class RestoredTeam:
     """Where its retries are counted from: a team that failed for good has all of them again."""
     rounds: tuple[RestoredRound, ...] = ()
     submission: RestoredSubmission | None = None
+    unfinished: HistoryKept | None = None
+    """What leader and members said in a round that did not end."""
     best: LeaderBoardEntry | None = None
     """The final submission of a team that finished; None: it goes on."""
 
@@ -250,6 +252,7 @@ def _team(events: Sequence[JournalEvent], history: HistoryKept | None) -> Restor
         first_attempt=known.first_attempt,
         rounds=tuple(_with_messages(rounds, history)),
         submission=_submission(known, history),
+        unfinished=None if history is None or history.record.round_number in known.rounds else history,
         best=None if best is None else LeaderBoardEntry.model_validate(best),
     )
 

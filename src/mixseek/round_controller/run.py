@@ -159,9 +159,12 @@ class Run:
         """Write what another process told of its last rounds and may not have written any more."""
         if self.store is None or self.restored is None:
             return
+        teams = self.restored.teams.values()
         # While a round is played the one before it is written, so that two may be missing.
-        last = [one for team in self.restored.teams.values() for one in team.rounds[-2:]]
-        await self.store.catch_up([(one.entry, one.state, one.usage) for one in last])
+        last = [one for team in teams for one in team.rounds[-2:]]
+        # Of a round that did not end too: with fewer rounds, or without its team, nobody plays it any more.
+        unfinished = [team.unfinished for team in teams if team.unfinished is not None]
+        await self.store.catch_up([(one.entry, one.state, one.usage) for one in last], unfinished)
 
     @property
     def board(self) -> RankingSource:

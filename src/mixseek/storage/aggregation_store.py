@@ -17,6 +17,7 @@ import duckdb
 from pydantic import JsonValue, ValidationError
 
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, StorageError
+from mixseek.events import HistoryKept
 from mixseek.records import (
     AttachmentInfo,
     EvaluationResult,
@@ -220,11 +221,19 @@ class AggregationStore:
 
         await self._write(rows)
 
-    async def catch_up(self, rounds: Sequence[tuple[LeaderBoardEntry, RoundState, Sequence[ModelUsage]]]) -> None:
-        """:meth:`save_round` for those of these rounds of one execution that are not there, or as they were before."""
+    async def catch_up(
+        self,
+        rounds: Sequence[tuple[LeaderBoardEntry, RoundState, Sequence[ModelUsage]]],
+        histories: Sequence[HistoryKept] = (),
+    ) -> None:
+        """:meth:`save_round` for those of these rounds of one execution that are not there, or as they were before.
+
+        The same for :meth:`save_aggregation` and ``histories``.
+        """
 
         def work(connection: Connection) -> None:
-            found = connection.execute(_WRITTEN_AT, [rounds[0][0].execution_id]).fetchall()
+            execution_id = rounds[0][0].execution_id if rounds else histories[0].execution_id
+            found = connection.execute(_WRITTEN_AT, [execution_id]).fetchall()
             written_at = {(team_id, number): at for team_id, number, at in found}
             rows = [
                 row
@@ -234,9 +243,10 @@ class AggregationStore:
                     entry, started_at=state.round_started_at, ended_at=state.round_ended_at, usage=usage
                 )
             ]
+            rows += [history_row(one.execution_id, one.record, one.message_history, at=one.at) for one in histories]
             put_back(connection, self._harmless(rows), only_missing=False)
 
-        if rounds:
+        if rounds or histories:
             await self._change(work)
 
     async def save_model_usage(self, usage: Sequence[ModelUsage]) -> None:
