@@ -299,7 +299,7 @@ def test_judging_twice_and_rebuilding_leave_nothing_of_it_in_the_results_when_th
         async with AggregationStore(played.root) as store:
             return await store.rebuild()
 
-    def places() -> list[object]:
+    def places() -> list[tuple[object, ...]]:
         with duckdb.connect(str(played.root / "mixseek.db"), read_only=True) as db:
             return db.execute("SELECT execution_id FROM places").fetchall()
 

@@ -413,7 +413,7 @@ async def test_an_execution_that_was_gone_on_with_by_other_settings_is_told_with
     assert told["orchestrator"]["budget"]["max_requests"] == 100
 
 
-async def test_an_execution_that_is_being_played_is_named_with_who_plays_it_where_no_other_is_unfinished(tmp_path: Path) -> None:
+async def test_who_plays_an_execution_is_named_where_no_other_is_unfinished(tmp_path: Path) -> None:
     execution_id = await killed(tmp_path)
     assert await find_unfinished(Workspace(tmp_path)) == execution_id
     playing = Playing(tmp_path / "mixseek.db", execution_id)
