@@ -339,8 +339,8 @@ async def _refuse_unknown(journal: Journal, execution_id: str, team: str | None,
     if team is not None and teams and team not in teams:
         raise ConfigurationError(f"no team {team!r} played: --team takes one of {', '.join(sorted(teams))}")
     if number is not None:
-        ended, started = await journal.call_lines(execution_id), await journal.calls_never_ended(execution_id)
-        scopes = [call.scope for call in (*ended, *started)]
+        scopes = [line.scope for line in await journal.call_lines(execution_id)]
+        scopes += [call.scope for call in await journal.calls_never_ended(execution_id)]
         rounds = sorted({scope.round_number for scope in scopes if team in (None, scope.team_id)})
         if rounds and number not in rounds:
             of = "" if team is None else f" of team {team!r}"

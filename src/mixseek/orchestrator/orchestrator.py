@@ -474,7 +474,7 @@ class _Execution:
 
     def _taken_up(self, restored: RestoredRun, started: RunStarted) -> RunResumed:
         """Put the teams where they were; a run that depends on other things than before is refused."""
-        changed = changes(restored.started, started)
+        changed = changes(restored.started, started, self._configured)
         if changed and not self.accept_changes:
             raise RunChangedError([*changed, Problem(_REMEDY)])
         if restored.is_whole and not changed:
