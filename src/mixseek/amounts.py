@@ -7,8 +7,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final, Protocol
 
+from mixseek.errors import ACCEPT_CHANGES
+
 __all__ = [
     "amount_words",
+    "calls_to_go_on",
     "change_words",
     "command_to_copy",
     "command_to_go_on",
@@ -22,6 +25,7 @@ __all__ = [
     "tokens_words",
     "usd",
     "usd_digits",
+    "without_file_words",
 ]
 
 _FEWEST_DIGITS: Final = 2
@@ -187,3 +191,21 @@ def command_to_go_on(resume: str, reasons: Iterable[str]) -> str:
     """
     change = change_words(reasons)
     return f"{change}, {resume} --accept-changes" if change else resume
+
+
+def calls_to_go_on(*, accept_changes: bool = False) -> str:
+    """How an execution goes on that was begun from Python and names no orchestrator file, as a command needs one.
+
+    >>> calls_to_go_on()
+    'the same mixseek.run(..., resume=ID), or Orchestrator.resume(ID)'
+    """
+    accepted = f", {ACCEPT_CHANGES}" if accept_changes else ""
+    return f"the same mixseek.run(..., resume=ID{accepted}), or Orchestrator.resume(ID{accepted})"
+
+
+def without_file_words(*, accept_changes: bool = False) -> str:
+    """Why no command goes on with an execution that names no orchestrator file, and what does."""
+    return (
+        "names no orchestrator file: it was played by mixseek team, whose task can be given again, or from Python: "
+        f"{calls_to_go_on(accept_changes=accept_changes)}, goes on"
+    )

@@ -115,6 +115,14 @@ def test_calls_are_listed_narrowed_down_and_added_up(run: Run) -> None:
     assert total.startswith(f"{len(rows)} call")
 
 
+def test_a_round_that_is_not_there_is_told_as_a_team_is_that_did_not_play(run: Run) -> None:
+    code, out, err = run("journal", "calls", "--round", "99")
+    assert (code, out) == (2, "")
+    assert "no call was made in round 99: --round takes one of 1" in err
+    code, _, err = run("journal", "calls", "--team", "a", "--round", "2")
+    assert (code, "no call was made in round 2 of team 'a': --round takes one of 1" in err) == (2, True), err
+
+
 def test_a_call_that_was_cut_off_is_told_in_plain_words(run: Run, workspace: Path) -> None:
     failure = '{"error": "CancelledError", "message": "cut off"}'
     change(workspace, f"UPDATE calls SET answer = NULL, failure = '{failure}' WHERE role = 'evaluator'")
@@ -253,6 +261,51 @@ def test_what_is_wrong_with_a_journal_is_told_with_exit_code_1(
     assert re.search(told, out), out
     document = json.loads(run("journal", "verify", "-f", "json")[1])
     assert (document["ok"], bool(document["faults"])) == (False, True)
+
+
+def test_executions_that_the_journal_does_not_have_are_counted_and_are_no_fault(run: Run, workspace: Path) -> None:
+    for file in workspace.glob("journal.db*"):
+        file.unlink()
+    lost = "1 execution in mixseek.db is not in the journal: it was played without one, or by another program, or its"
+    code, out, _ = run("journal", "verify")
+    assert (code, out.splitlines()[0], lost in out) == (0, "the journal is empty", True), out
+    document = json.loads(run("journal", "verify", "-f", "json")[1])
+    assert (document["ok"], document["not_in_journal"]) == (True, 1)
+    code, out, err = run("journal", "tail")
+    assert (code, out, lost in err, "nothing was played" in err) == (0, "", True, False), err
+    nothing_of_it = "it was played without one, or its journal was removed"
+    assert nothing_of_it in run("journal", "tail", "last")[2]
+    code, _, err = run("journal", "calls", "last")
+    assert (code, nothing_of_it in err) == (2, True), err
+    asyncio.run(_play(workspace))
+    _, out, _ = run("journal", "verify")
+    assert out.startswith("the journal is whole: 1 execution, ")
+    assert lost in out
+
+
+def test_of_pages_that_make_no_sense_the_first_is_told_and_how_many_more(run: Run, workspace: Path) -> None:
+    file = workspace / "journal.db"
+    with closing(sqlite3.connect(file)) as journal:
+        journal.execute("CREATE TABLE broad (text)")
+        journal.executemany("INSERT INTO broad VALUES (?)", [("x" * 3000,)] * 100)
+        journal.commit()
+        journal.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray(file.read_bytes())
+    last = len(data) // 4096
+    for page in range(last - 40, last - 10):
+        data[4096 * page : 4096 * (page + 1)] = b"\x55" * 4096
+    file.write_bytes(bytes(data))
+    code, out, err = run("journal", "verify")
+    assert code == 1, err
+    first, more, total = out.splitlines()
+    assert (code, "\\n" in out) == (1, False)
+    assert first.startswith("file: ")
+    assert "btreeInitPage" in first
+    faults = json.loads(run("journal", "verify", "-f", "json")[1])["faults"]
+    assert len(faults) > 10
+    assert not any("\n" in fault for fault in faults)
+    assert more == f"and at least {len(faults) - 1} more"
+    assert total.startswith(f"at least {len(faults)} faults in 1 execution")
 
 
 def test_pages_that_make_no_sense_are_told(run: Run, workspace: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_changed_file_is_named_and_exec_resumes_too(arena: Arena, server: Mode
     file.write_text(file.read_text().replace('description = "helps"', 'description = "helps more"'))
     refused = mixseek(arena, "resume")
     assert refused.returncode == 2
-    assert "team beta: members[0].description: was 'helps', is 'helps more'" in refused.stderr
+    assert "configs/agents/1.toml: members[0].description: was 'helps', is 'helps more'" in refused.stderr
     assert "--accept-changes" in refused.stderr
     beside = mixseek(arena, "exec", "--resume", "last", "another task")
     assert (beside.returncode, "give no prompt" in beside.stderr) == (2, True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from mixseek.cli import main
@@ -22,8 +23,10 @@ from mixseek.hindsight.rejudging import Rejudgment, plan_rejudging, rejudge
 from mixseek.hindsight.whatif import StopRule, what_if
 from mixseek.report.deleting import delete_execution
 from mixseek.report.reading import list_executions, load_execution
+from mixseek.storage.aggregation_store import AggregationStore
 from mixseek.storage.journal import Journal
 from mixseek.storage.pruning import drop_bodies
+from mixseek.storage.rebuilding import Rebuilt
 from mixseek.testing import ModelCall, ModelServer
 from mixseek.workspace import Workspace
 from soak import forked
@@ -286,6 +289,26 @@ def test_the_execution_stays_as_it_is_and_the_judges_calls_leave_with_it(played:
     assert asyncio.run(kept()) == 0
 
 
+def test_judging_twice_and_rebuilding_leave_nothing_of_it_in_the_results_when_the_execution_is_deleted(
+    played: Arena,
+) -> None:
+    for _ in range(2):
+        told = _rejudge(played, OTHER)
+
+    async def rebuilt() -> Rebuilt:
+        async with AggregationStore(played.root) as store:
+            return await store.rebuild()
+
+    def places() -> list[tuple[object, ...]]:
+        with duckdb.connect(str(played.root / "mixseek.db"), read_only=True) as db:
+            return db.execute("SELECT execution_id FROM places").fetchall()
+
+    asyncio.run(rebuilt())
+    assert places() == []
+    asyncio.run(delete_execution(Workspace.locate(played.root), told.execution_id))
+    assert places() == []
+
+
 def test_a_metric_that_needs_a_reference_gets_the_one_that_is_given(played: Arena) -> None:
     exact = _evaluator(played, '[[metrics]]\nname = "Similarity"\n')
     [line] = asyncio.run(list_executions(Workspace.locate(played.root)))
@@ -399,6 +422,25 @@ def test_the_command_shows_old_and_new_what_moved_and_the_bill(
         main(_command(played, "-f", "json"))
     told = json.loads(capsys.readouterr().out)
     assert (end.value.code, told["failed_metrics"], told["new_winner"]) == (2, 4, None)
+
+
+@pytest.mark.parametrize(
+    ("team", "words"),
+    [
+        ("alpha", "Team beta wins among the teams that could be scored; Team alpha could not be"),
+        ("beta", "Team alpha wins as before, among the teams that could be scored; Team beta could not be"),
+        ("answer", "nobody wins: Team alpha, Team beta could not be scored"),
+    ],
+)
+def test_nobody_is_told_to_win_over_a_team_that_could_not_be_scored(
+    team: str, words: str, played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.fault("400", model="stylist", contains=f"{team} answer" if team != "answer" else team)
+    _evaluator(played, OTHER)
+    with pytest.raises(SystemExit) as end:
+        main(_command(played))
+    told = capsys.readouterr()
+    assert (end.value.code, words in told.out.splitlines()) == (2 if team == "answer" else 1, True), told.out
 
 
 def test_the_budget_of_an_orchestrator_file_ends_the_judging_and_what_was_paid_is_kept(

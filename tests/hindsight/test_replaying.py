@@ -17,6 +17,7 @@ from mixseek.hindsight.replaying import Replay, replay
 from mixseek.llm import Backoff
 from mixseek.orchestrator import Orchestrator
 from mixseek.records import MemberSubmission, RoundState
+from mixseek.storage.bodies import value_of
 from mixseek.storage.journal import CallLine, Journal
 from mixseek.testing import ModelServer
 from soak.arena import Arena, Team
@@ -154,6 +155,25 @@ def test_what_did_not_end_is_not_replayed(once: tuple[Path, str], tmp_path: Path
         asyncio.run(replay(once[1], root))
     with pytest.raises(ConfigurationError, match="the journal knows nothing of execution 'nobody'"):
         asyncio.run(replay("nobody", root))
+
+
+def test_what_was_begun_from_python_and_did_not_end_goes_on_there_and_by_no_command(
+    once: tuple[Path, str], tmp_path: Path
+) -> None:
+    root = _copy(once[0], tmp_path)
+    with sqlite3.connect(root / "journal.db") as db:
+        db.execute("DELETE FROM events WHERE kind = 'RunFinished'")
+        [(position, payload)] = db.execute(
+            "SELECT position, payload FROM events WHERE execution_id = ? AND kind = 'RunStarted'", (once[1],)
+        ).fetchall()
+        begun = json.dumps({**value_of(payload), "config_file": None})
+        db.execute("UPDATE events SET payload = ? WHERE position = ?", (begun, position))
+    db.close()
+    with pytest.raises(ConfigurationError) as refused:
+        asyncio.run(replay(once[1], root))
+    assert "did not come to its end, and names no orchestrator file" in str(refused.value)
+    assert re.search(r"from Python: the same mixseek\.run\(\.\.\., resume=ID\).* goes on", str(refused.value))
+    assert "mixseek resume" not in str(refused.value)
 
 
 def _copy(root: Path, place: Path) -> Path:

@@ -505,8 +505,9 @@ async def test_a_run_that_is_cancelled_in_a_hook_ends_whatever_the_hook_makes_of
     assert asked(server, "leader-alpha") == 1
 
 
+@pytest.mark.parametrize("names_a_file", [True, False])
 async def test_results_are_returned_even_if_the_summary_cannot_be_written_and_a_resume_writes_it_for_nothing(
-    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture, names_a_file: bool
 ) -> None:
     holders: list[subprocess.Popen[bytes]] = []
 
@@ -515,16 +516,21 @@ async def test_results_are_returned_even_if_the_summary_cannot_be_written_and_a_
             holders.append(holder_of(tmp_path / "mixseek.db"))
 
     arena = scripted(tmp_path, server, LONE, orchestrator="max_rounds = 1", storage="lock_wait_seconds = 0")
+    playing, resuming = arena.build(listeners=[take_the_file]), arena.build()
+    if not names_a_file:  # as with settings that are made in Python
+        (tmp_path / "configs/orchestrator.toml").unlink()
     try:
-        summary = await arena.build(listeners=[take_the_file]).execute(TASK)
+        summary = await playing.execute(TASK)
     finally:
         for holder in holders:
             holder.communicate()
     assert [(each.team_id, each.score) for each in summary.team_results] == [("alpha", 70)]
     assert arena.rows("execution_summary") == []
-    assert f"mixseek resume {summary.execution_id} -w {tmp_path} writes it" in caplog.text
+    told = f"mixseek resume {summary.execution_id} -w {tmp_path} writes it"
+    in_python = "the same mixseek.run(..., resume=ID), or Orchestrator.resume(ID) writes it"
+    assert (told in caplog.text, in_python in caplog.text) == (names_a_file, not names_a_file)
     asked = server.bill.total.requests
-    resumed = await arena.build().resume(summary.execution_id)
+    resumed = await resuming.resume(summary.execution_id)
     assert [(each.team_id, each.score) for each in resumed.team_results] == [("alpha", 70)]
     assert [row["status"] for row in arena.rows("execution_summary")] == ["completed"]
     assert server.bill.total.requests == asked

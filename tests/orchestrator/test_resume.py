@@ -665,13 +665,25 @@ async def test_what_changed_is_told_and_nothing_is_asked(tmp_path: Path, scripte
     asked = scripted.bill.total.requests
     file = tmp_path / "configs/agents/0.toml"
     file.write_text(file.read_text().replace('description = "helps"', 'description = "helps more"'))
-    with pytest.raises(RunChangedError, match=r"team alpha: members\[0\].description: was 'helps', is 'helps more'"):
+    with pytest.raises(RunChangedError, match=r"members\[0\].description: was 'helps', is 'helps more'") as refused:
         await resumed(arena)
+    first = refused.value.problems[0]
+    assert (first.file, first.key) == ("configs/agents/0.toml", "members[0].description")
     assert scripted.bill.total.requests == asked
     summary, _ = await resumed(arena, accept_changes=True)
     assert summary.failed_teams_info == []
     with pytest.raises(NotResumableError, match="nothing to resume"):
         await resumed(arena)
+
+
+async def test_a_setting_that_a_variable_changes_is_not_blamed_on_a_file(
+    tmp_path: Path, scripted: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena = await a_failed_run(tmp_path, scripted)
+    monkeypatch.setenv("MIXSEEK_MAX_ROUNDS", "4")
+    with pytest.raises(RunChangedError, match=r"orchestrator: max_rounds: was \d, is 4") as refused:
+        await resumed(arena)
+    assert refused.value.problems[0].file is None
 
 
 async def test_a_workspace_that_is_reached_by_another_path_is_the_one_a_run_was_begun_in(
@@ -743,7 +755,7 @@ async def test_a_file_that_a_setting_names_is_part_of_the_run(tmp_path: Path, sc
     await begun(arena)
     scripted.clear_faults()
     (tmp_path / "schema.json").write_text('{"type": "object", "required": ["answer"]}')
-    with pytest.raises(RunChangedError, match=r"file schema.json: has changed"):
+    with pytest.raises(RunChangedError, match=r"^schema.json: has changed"):
         await resumed(arena)
 
 

@@ -1,6 +1,7 @@
 """Executions as the stores tell of them: whole, interrupted, old, without a journal, and while they are played."""
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -19,6 +20,7 @@ from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExecutionSummary
 from mixseek.report.reading import best_results, find_execution, find_unfinished, list_executions, load_execution
 from mixseek.storage.aggregation_store import AggregationStore
+from mixseek.storage.journal import Journal
 from mixseek.storage.playing import Playing, is_playing
 from mixseek.storage.pruning import drop_bodies, prunable
 from mixseek.testing import Match, ModelServer, Script, scripted, write_workspace
@@ -411,12 +413,17 @@ async def test_an_execution_that_was_gone_on_with_by_other_settings_is_told_with
     assert told["orchestrator"]["budget"]["max_requests"] == 100
 
 
-async def test_an_execution_that_is_being_played_is_named_where_no_other_is_unfinished(tmp_path: Path) -> None:
+async def test_who_plays_an_execution_is_named_where_no_other_is_unfinished(tmp_path: Path) -> None:
     execution_id = await killed(tmp_path)
     assert await find_unfinished(Workspace(tmp_path)) == execution_id
     playing = Playing(tmp_path / "mixseek.db", execution_id)
-    with pytest.raises(NotResumableError, match=f"execution {execution_id} is being played"):
+    with pytest.raises(NotResumableError, match=f"execution {execution_id} is being played, and no other is"):
         await find_unfinished(Workspace(tmp_path))
+    async with Journal(tmp_path / "journal.db") as journal:
+        await journal.take_place(execution_id, tmp_path / "mixseek.db")
+        holder = rf"is being played by process {os.getpid()} \(.+\) on .+ since .+, and no other is unfinished"
+        with pytest.raises(NotResumableError, match=holder):
+            await find_unfinished(Workspace(tmp_path))
     playing.end()
 
 

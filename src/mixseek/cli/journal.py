@@ -102,7 +102,7 @@ async def _tail(place: Place, execution_id: str | None, count: int, follow: bool
         newest = await journal.last_events(execution_id, count=max(count, 1))
         _print_events(place, newest[-count:] if count else [], output)
         if not newest and not follow:
-            warn(f"mixseek: {nothing_played(place.workspace)}")
+            warn(f"mixseek: {await _why_nothing_is_told(place, execution_id)}")
         while follow:
             # Asked before the last look, so that nothing which came meanwhile is missed.
             is_over = _is_over(place, execution_id, newest)
@@ -112,6 +112,30 @@ async def _tail(place: Place, execution_id: str | None, count: int, follow: bool
             if is_over:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _why_nothing_is_told(place: Place, execution_id: str | None) -> str:
+    if execution_id is not None:
+        return _nothing_of(execution_id)
+    # What was played without a journal was played all the same.
+    stored = await StoredExecutions(place.workspace.database).all()
+    return _without_journal(len(stored)) if stored else nothing_played(place.workspace)
+
+
+def _nothing_of(execution_id: str) -> str:
+    why = "it was played without one, or its journal was removed"
+    if DERIVED in execution_id:
+        why = "nobody was asked by this id"
+    return f"the journal has nothing of execution {execution_id}: {why}"
+
+
+def _without_journal(executions: int) -> str:
+    """Of executions that only mixseek.db has."""
+    is_not, it_was, its = ("is", "it was", "its") if executions == 1 else ("are", "they were", "their")
+    return (
+        f"{counted(executions, 'execution')} in mixseek.db {is_not} not in the journal: {it_was} played without one, "
+        f"or by another program, or {its} journal was removed"
+    )
 
 
 def _is_over(place: Place, execution_id: str | None, newest: Sequence[JournalEvent]) -> bool:
@@ -280,7 +304,7 @@ async def _calls(
     place: Place, execution_id: str, team: str | None, number: int | None, role: Role | None, *, bodies: bool
 ) -> list[dict[str, Any]]:
     async with Journal(place.workspace.journal) as journal:
-        await _refuse_unknown(journal, execution_id, team)
+        await _refuse_unknown(journal, execution_id, team, number)
         lines = await journal.call_lines(execution_id, team_id=team, round_number=number, role=role)
         whole = {call.call_id: call for call in await journal.calls(execution_id, team)} if bodies else {}
         begun = await _begun_by_who_plays(place, journal, execution_id)
@@ -305,16 +329,23 @@ async def _begun_by_who_plays(place: Place, journal: Journal, execution_id: str)
     return begun[-1].at if begun else datetime.min.replace(tzinfo=UTC)
 
 
-async def _refuse_unknown(journal: Journal, execution_id: str, team: str | None) -> None:
+async def _refuse_unknown(journal: Journal, execution_id: str, team: str | None, number: int | None) -> None:
     """An empty table would say that nothing was asked, where nothing is known or a name is wrong."""
     begun = await journal.events(execution_id, kinds=BEGINNINGS)
     if not begun and not await journal.call_lines(execution_id) and not await journal.calls_in_flight(execution_id):
-        why = "nobody was asked by this id" if DERIVED in execution_id else "it was played without one"
-        raise ConfigurationError(f"the journal has nothing of execution {execution_id}: {why}")
+        raise ConfigurationError(_nothing_of(execution_id))
     # One that was taken out when the execution was resumed has played as well.
     teams = {team_id for event in begun if (one := beginning_in([event])) for team_id in one.team_names}
     if team is not None and teams and team not in teams:
         raise ConfigurationError(f"no team {team!r} played: --team takes one of {', '.join(sorted(teams))}")
+    if number is not None:
+        scopes = [line.scope for line in await journal.call_lines(execution_id)]
+        scopes += [call.scope for call in await journal.calls_never_ended(execution_id)]
+        rounds = sorted({scope.round_number for scope in scopes if team in (None, scope.team_id)})
+        if rounds and number not in rounds:
+            of = "" if team is None else f" of team {team!r}"
+            known = ", ".join(map(str, rounds))
+            raise ConfigurationError(f"no call was made in round {number}{of}: --round takes one of {known}")
 
 
 def _fields(line: CallLine) -> dict[str, Any]:
@@ -440,17 +471,23 @@ def verify(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = None
 
 
 async def _verified(place: Place) -> JournalCheck:
-    bills = await StoredExecutions(place.workspace.database).bills()
-    return await asyncio.to_thread(check_journal, place.workspace.journal, bills)
+    results = StoredExecutions(place.workspace.database)
+    bills, stored = await results.bills(), {one.execution_id for one in await results.all()}
+    return await asyncio.to_thread(check_journal, place.workspace.journal, bills, stored)
 
 
 def _check_lines(check: JournalCheck) -> list[str]:
     counts = ((check.executions, "execution"), (check.calls, "call"), (check.events, "event"))
     looked = ", ".join(counted(*each) for each in counts)
+    others = [_without_journal(check.not_in_journal)] if check.not_in_journal else []
     if not check.faults:
-        return [
-            f"the journal is whole: {looked}" if check.events else "the journal is empty: nothing was kept in it yet"
-        ]
-    more = len(check.faults) - _MOST_FAULTS
-    rest = [f"and {more} more; -f json tells all"] if more > 0 else []
-    return [*check.faults[:_MOST_FAULTS], *rest, f"{counted(len(check.faults), 'fault')} in {looked}"]
+        empty = "the journal is empty" if others else "the journal is empty: nothing was kept in it yet"
+        return [f"the journal is whole: {looked}" if check.events else empty, *others]
+    faults = counted(len(check.faults), "fault")
+    if check.is_broken:
+        # Pages that make no sense all say the same, and are not counted to their end.
+        more = [f"and at least {len(check.faults) - 1} more"] if len(check.faults) > 1 else []
+        return [check.faults[0], *more, f"at least {faults} in {looked}", *others]
+    hidden = len(check.faults) - _MOST_FAULTS
+    rest = [f"and {hidden} more; -f json tells all"] if hidden > 0 else []
+    return [*check.faults[:_MOST_FAULTS], *rest, f"{faults} in {looked}", *others]

@@ -174,10 +174,21 @@ def _moved(places: int | None) -> str:
 def _winner(rejudged: "Rejudgment") -> str:
     names = {team.team_id: team.team_name for team in rejudged.teams}
     old, new = (names.get(each or "", "nobody") for each in (rejudged.old_winner, rejudged.new_winner))
+    if unscored := ", ".join(team.team_name for team in rejudged.teams if _could_not_be_scored(team)):
+        if rejudged.new_winner is None:
+            return f"nobody wins: {unscored} could not be scored"
+        as_before = " as before," if rejudged.old_winner == rejudged.new_winner else ""
+        # Others move up for it, which says nothing: how many moved is not told.
+        return f"{new} wins{as_before} among the teams that could be scored; {unscored} could not be"
     moved = sum(bool(team.moved) for team in rejudged.teams)
     if rejudged.old_winner == rejudged.new_winner:
         return f"{new} wins as before; {moved} of {counted(len(rejudged.teams), 'team')} moved"
     return f"{new} wins, no longer {old}; {moved} of {counted(len(rejudged.teams), 'team')} moved"
+
+
+def _could_not_be_scored(team: "RejudgedTeam") -> bool:
+    """Whether metrics failed for all that it submitted; who submitted nothing has no score for that."""
+    return team.new_score is None and any(cell.error is not None for one in team.rounds for cell in one.metrics)
 
 
 def _failures(rejudged: "Rejudgment") -> Iterator[str]:

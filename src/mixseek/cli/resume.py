@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from mixseek.amounts import without_file_words
 from mixseek.cli.answer_file import OutputOption, answer_file
 from mixseek.cli.completion import complete_execution
 from mixseek.cli.logs import LogOptions, start_logging, takes_log_options, watching
@@ -132,12 +133,8 @@ async def _meant(place: Workspace, execution: str | None, given: Path | None) ->
 
 def _file(begun: RunStarted, place: Workspace, *, accept_changes: bool) -> Path:
     if begun.config_file is None:
-        accepted = f", {ACCEPT_CHANGES}" if accept_changes else ""
-        raise NotResumableError(
-            f"execution {begun.execution_id} names no orchestrator file: it was played by mixseek team, whose task can "
-            f"be given again, or from Python: the same mixseek.run(..., resume=ID{accepted}), or "
-            f"Orchestrator.resume(ID{accepted}), goes on"
-        )
+        words = without_file_words(accept_changes=accept_changes)
+        raise NotResumableError(f"execution {begun.execution_id} {words}")
     file = place.resolve(begun.config_file)
     if not file.exists():
         raise NotResumableError(

@@ -132,6 +132,14 @@ class RunSettings:
         name = self.orchestrator._provenance.file
         return name if name is not None and self.workspace.resolve(name).is_file() else None
 
+    def file_of(self, part: BaseModel, key: str) -> str | None:
+        """The file in which a setting of a part stands, or would stand; None where a variable or Python decides it."""
+        if not isinstance(part, Settings | PromptBuilderSettings):
+            return None
+        origins = _climb(part._provenance.origins, _parse_path(key))
+        decided = next((one for one in origins if one.source != "default"), None)
+        return part._provenance.file if decided is None else decided.place.file
+
     @property
     def overrides(self) -> dict[str, Any]:
         """The settings of the orchestrator that the command line gave in place of the file's."""

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 from pydantic import JsonValue
 
 from mixseek import errors, plugins
-from mixseek.amounts import command_to_copy
+from mixseek.amounts import command_to_copy, without_file_words
 from mixseek.config.manager import ConfigurationManager, RunSettings, redactor_of
 from mixseek.config.schema import ProvidersSettings
 from mixseek.errors import BudgetExhaustedError, ConfigurationError, ModelError, Problem, RunError
@@ -269,10 +269,11 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
     finished = [event for event in events if event.kind == "RunFinished"]
     if not begun:
         raise ConfigurationError(f"the journal knows nothing of execution {execution_id!r}, so it cannot be replayed")
-    if [event.kind for event in events if event in (*begun, *finished)][-1] != "RunFinished":
-        raise ConfigurationError(f"execution {execution_id!r} did not come to its end: {resume} goes on with it")
     beginnings = [_begun(event) for event in begun]
     started = beginnings[-1]
+    if [event.kind for event in events if event in (*begun, *finished)][-1] != "RunFinished":
+        how = f", and {without_file_words()}" if started.config_file is None else f": {resume} goes on with it"
+        raise ConfigurationError(f"execution {execution_id!r} did not come to its end{how}")
     rounds = [event for event in events if event.kind in ("RoundFinished", "RoundFailed")]
     taken_out = {team_id: 0 for one in beginnings for team_id in one.team_names if team_id not in started.team_names}
     for team_id, number in (_place(event) for event in rounds if event.team_id in taken_out):

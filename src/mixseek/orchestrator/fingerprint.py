@@ -8,10 +8,13 @@ another key of the same account changes nothing; the paths of files do not count
 import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from mixseek import __version__, plugins
 from mixseek.config.checks import type_of_metric
@@ -24,6 +27,8 @@ from mixseek.workspace import Workspace
 
 __all__ = ["changes", "fingerprint", "outdated_scores"]
 
+_ORCHESTRATOR = "orchestrator"
+_OTHERS = ("evaluator", "judgment", "prompt_builder", "providers")
 _LONGEST_NAME = 300
 _LARGEST_FILE = 16 * 1024 * 1024
 _MOST_TOLD = 20
@@ -44,8 +49,11 @@ def fingerprint(
     return parts | dict(_hashed_module(name, configured.workspace) for name in sorted(_modules(configured)))
 
 
-def changes(before: RunStarted, now: RunStarted) -> list[Problem]:
-    """What is different from when the run was begun: setting by setting where the record shows it."""
+def changes(before: RunStarted, now: RunStarted, configured: RunSettings | None = None) -> list[Problem]:
+    """What is different from when the run was begun: setting by setting where the record shows it.
+
+    With the settings that it is now ``configured`` by, each has the file that it stands in.
+    """
     if not before.fingerprint:
         return [Problem("it was begun by a version that did not keep what the run depends on")]
     told: list[Problem] = []
@@ -53,7 +61,8 @@ def changes(before: RunStarted, now: RunStarted) -> list[Problem]:
     for part in {**before.fingerprint, **now.fingerprint}:
         was, now_is = before.fingerprint.get(part), now.fingerprint.get(part)
         if was != now_is:
-            told += _differences(part, old.get(part), new.get(part)) or [_changed(part, was, now_is)]
+            differences = _differences(part, old.get(part), new.get(part)) or [_changed(part, was, now_is)]
+            told += differences if configured is None else [_in_its_file(one, part, configured) for one in differences]
     more = len(told) - _MOST_TOLD
     return [*told[:_MOST_TOLD], Problem(f"and {more} more")] if more > 0 else told
 
@@ -93,12 +102,11 @@ def _settings(shown: Mapping[str, Any]) -> dict[str, Any]:
     """The tables of settings by their names; where files are is nothing that a run depends on."""
     orchestrator = {
         name: value
-        for name, value in shown["orchestrator"].items()
+        for name, value in shown[_ORCHESTRATOR].items()
         if name != "teams" and not name.endswith("_config") and name != "reference"
     }
     teams = {f"team {team['team_id']}": team for team in shown["teams"]}
-    others = {name: shown[name] for name in ("evaluator", "judgment", "prompt_builder", "providers")}
-    return {"orchestrator": orchestrator, **teams, **others}
+    return {_ORCHESTRATOR: orchestrator, **teams, **{name: shown[name] for name in _OTHERS}}
 
 
 def _differences(part: str, before: Any, after: Any) -> list[Problem]:
@@ -107,6 +115,20 @@ def _differences(part: str, before: Any, after: Any) -> list[Problem]:
     was, now_is = dict(_leaves(before)), dict(_leaves(after))
     keys = [key for key in {**was, **now_is} if was.get(key) != now_is.get(key)]
     return [Problem(f"was {_short(was.get(key))}, is {_short(now_is.get(key))}", part, key) for key in keys]
+
+
+def _in_its_file(difference: Problem, part: str, configured: RunSettings) -> Problem:
+    """The same with the file to look into, or with none where the part stands in no file."""
+    settings: dict[str, BaseModel] = {f"team {team.team_id}": team for team in configured.teams}
+    settings |= {name: getattr(configured, name) for name in (_ORCHESTRATOR, *_OTHERS)}
+    named = part.removeprefix("file ")
+    if part in settings:
+        file = configured.file_of(settings[part], difference.key or "")
+    else:
+        file = named if named != part else None
+    if file is None:
+        return replace(difference, file=None, key=": ".join(one for one in (part, difference.key) if one))
+    return replace(difference, file=file)
 
 
 def _leaves(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:

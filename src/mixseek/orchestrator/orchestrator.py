@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from jinja2 import TemplateError
 
-from mixseek.amounts import command_to_copy
+from mixseek.amounts import calls_to_go_on, command_to_copy
 from mixseek.config.answer_schema import load_answer_schema
 from mixseek.config.attachments import read_attachments
 from mixseek.config.manager import ConfigurationManager, RunSettings, warn_of_prices
@@ -478,7 +478,7 @@ class _Execution:
 
     def _taken_up(self, restored: RestoredRun, started: RunStarted) -> RunResumed:
         """Put the teams where they were; a run that depends on other things than before is refused."""
-        changed = changes(restored.started, started)
+        changed = changes(restored.started, started, self._configured)
         if changed and not self.accept_changes:
             raise RunChangedError([*changed, Problem(_REMEDY)])
         if restored.is_whole and not changed:
@@ -803,7 +803,10 @@ class _Execution:
             )
         except StorageError:
             self._is_saved = self._run.journal is None
-            resume = command_to_copy("resume", summary.execution_id, self._workspace.root)
+            if self._configured.file is None:
+                resume = calls_to_go_on()
+            else:
+                resume = command_to_copy("resume", summary.execution_id, self._workspace.root)
             remedy = "" if self._is_saved else f"; {resume} writes it"
             logger.exception("the summary of execution %s could not be written%s", summary.execution_id, remedy)
 

@@ -31,6 +31,7 @@ from mixseek.records import (
     order_standings,
     seconds_between,
 )
+from mixseek.report.players import played_by
 from mixseek.report.record import (
     ExecutionLine,
     ExecutionRecord,
@@ -106,8 +107,9 @@ async def find_unfinished(workspace: Workspace, given: Path | None = None) -> st
         if line.is_open:
             return line.execution_id
     if playing := [line.execution_id for line in lines if line.is_running]:
+        by = await _if_readable(played_by(workspace, playing[0]), "")
         raise NotResumableError(
-            f"execution {playing[0]} is being played, and no other is unfinished: wait until it is over"
+            f"execution {playing[0]} is being played{by}, and no other is unfinished: wait until it is over"
         )
     named = [line for line in lines if not line.names_no_file]
     failed = [line.execution_id for line in named if line.status in ("partial_failure", "failed")]

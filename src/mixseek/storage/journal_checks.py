@@ -3,7 +3,7 @@
 import re
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from math import isclose
@@ -18,6 +18,9 @@ __all__ = ["JournalCheck", "check_journal", "first_fault", "refuse_damaged"]
 
 _WAIT_SECONDS = 60.0
 _READ_WHOLE_BELOW = 64 * 1024 * 1024
+_OF_THE_FILE = "file: "
+_MOST_OF_THE_FILE = 20
+"""Asked for more, SQLite's check may itself fail at a page that makes no sense, and then tells nothing at all."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 _Line = tuple[str, str, int, str, str, str]
 
@@ -30,16 +33,26 @@ class JournalCheck:
     calls: int
     events: int
     faults: tuple[str, ...]
+    not_in_journal: int = 0
+    """Executions in ``mixseek.db`` that the journal has nothing of: no fault, for some are played without a journal."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the file itself makes no sense, so that nothing else was looked at."""
+        return any(fault.startswith(_OF_THE_FILE) for fault in self.faults)
 
 
-def check_journal(path: Path, bills: Iterable[ModelUsage] = ()) -> JournalCheck:
-    """Look at every row; ``bills`` are the lines of ``mixseek.db``, which the calls have to add up to."""
+def check_journal(path: Path, bills: Iterable[ModelUsage] = (), stored: Collection[str] = ()) -> JournalCheck:
+    """Look at every row; ``bills`` are the lines of ``mixseek.db``, which the calls have to add up to.
+
+    ``stored`` are the executions there, read before the journal, which is the first to have them.
+    """
     try:
         connection = open_for_reading(path, _WAIT_SECONDS)
         if connection is None:
-            return JournalCheck(0, 0, 0, ())
+            return JournalCheck(0, 0, 0, (), len(set(stored)))
         with closing(connection):
-            return _checked(connection, list(bills))
+            return _checked(connection, list(bills), set(stored))
     except sqlite3.Error as error:
         raise read_error(path, error) from error
 
@@ -62,19 +75,24 @@ def first_fault(connection: sqlite3.Connection, path: Path) -> str | None:
     """What is wrong with the pages of a file that is small enough to be read whole at a start, 3 ms for each MB."""
     if path.stat().st_size >= _READ_WHOLE_BELOW:
         return None
-    (told,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    return None if told == "ok" else str(told).partition("\n")[0]
+    return next(_told_by(connection, "quick_check(1)"), None)
 
 
-def _checked(connection: sqlite3.Connection, bills: list[ModelUsage]) -> JournalCheck:
-    broken = [f"file: {told}" for (told,) in connection.execute("PRAGMA integrity_check(20)") if told != "ok"]
+def _checked(connection: sqlite3.Connection, bills: list[ModelUsage], stored: set[str]) -> JournalCheck:
+    broken = [f"{_OF_THE_FILE}{told}" for told in _told_by(connection, f"integrity_check({_MOST_OF_THE_FILE})")]
     # Rows of a file whose pages make no sense say nothing more.
     faults = broken or [fault for check in _CHECKS for fault in check(connection)]
     if not broken:
         faults += _wrong_totals(connection, bills)
     calls, events = (connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("calls", "events"))  # noqa: S608
-    (executions,) = connection.execute("SELECT count(DISTINCT execution_id) FROM events").fetchone()
-    return JournalCheck(executions, calls, events, tuple(faults))
+    known = {execution_id for (execution_id,) in connection.execute("SELECT DISTINCT execution_id FROM events")}
+    return JournalCheck(len(known), calls, events, tuple(faults), 0 if broken else len(stored - known))
+
+
+def _told_by(connection: sqlite3.Connection, check: str) -> Iterator[str]:
+    """What one of SQLite's own checks says; it gives many faults in one text, with a line above that says nothing."""
+    for (told,) in connection.execute(f"PRAGMA {check}"):
+        yield from (line for line in told.splitlines() if line != "ok" and not line.startswith("*** in database "))
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 
+from mixseek.storage.journal_records import DERIVED
 from mixseek.storage.places import claim
 from mixseek.storage.playing import is_playing
 from mixseek.storage.retelling import executions_kept, retold, takeovers
@@ -62,7 +63,10 @@ def rebuild_rows(connection: duckdb.DuckDBPyConnection, database: Path, journal:
             new, other = put_back(connection, some, only_missing=executions[part.execution_id])
             added, changed = added + new, changed + other
     for place in takeovers(journal):
-        claim(connection, place)
+        # Whoever judges an execution again writes nothing here, so nobody has to be kept from it, and nothing that is
+        # deleted with the execution would take the row away.
+        if DERIVED not in place.execution_id:
+            claim(connection, place)
     return Rebuilt(tuple(executions), added, changed, _others(connection, executions))
 
 
