@@ -495,6 +495,17 @@ class _Rounds:
         of_all = _sum(first for _, first in firsts)
         return max(self._alone(_Paying(limit, allowed, of_all.less(first)), team) for team, first in firsts)
 
+    def least(self, limit: Limit, teams: Iterable[TeamSettings]) -> float:
+        """What the rounds take after which all these teams may stop; what is said after the last one ends nobody's."""
+        orchestrator = self.settings.orchestrator
+        return _sum(
+            step.taken
+            for team in teams
+            for number in range(1, orchestrator.min_rounds + 1)
+            for step in self.steps(team, number)
+            if number < orchestrator.max_rounds or not step.asked.is_of_judgment
+        ).of(limit)
+
     def _alone(self, paying: "_Paying", team: TeamSettings) -> int:
         for number in self._numbers:
             if not paying.plays(team.team_id, self.steps(team, number), paying.expected.get(team.team_id, NOTHING)):
@@ -646,7 +657,10 @@ def _stands(limit: Limit, allowed: float, teams: Sequence[TeamSettings], short: 
         # The high estimate may be more than the worst case, for it does not know max_output_tokens.
         estimated = f"{_ENOUGH_FOR_HIGH}, and" if courses == _ENOUGH_FOR_HIGH else "enough"
         return f"{estimated} for {counted(rounds, 'round')} of every team in the worst case"
-    return f"{courses}: {_words_of_rounds(fewest, short.most(limit, allowed, teams), rounds)}"
+    most = short.most(limit, allowed, teams)
+    # One team may have all its rounds where the others pay for it with theirs.
+    will = most < rounds or allowed < short.least(limit, teams)
+    return f"{courses}: {_words_of_rounds(fewest, most, rounds, will=will)}"
 
 
 def _too_little(limit: Limit, allowed: float, teams: Sequence[TeamSettings], rounds: _Rounds) -> str:
@@ -667,16 +681,16 @@ def _words_of_need(limit: Limit, needed: float, step: _Step) -> str:
     return f"at least {amount_words(limit, needed)} would be needed{room}"
 
 
-def _words_of_rounds(fewest: int, most: int, rounds: int) -> str:
+def _words_of_rounds(fewest: int, most: int, rounds: int, *, will: bool) -> str:
     of_all = f"of {counted(rounds, 'round')}"
-    will = "may" if most == rounds else "will"
+    do = "will" if will else "may"
     if not fewest:
         at_most = f" after {most} {of_all} at most" if most < rounds else ""
-        return f"teams {will} stop early{at_most}, and some may have no result in the worst case"
+        return f"teams {do} stop early{at_most}, and some may have no result in the worst case"
     if fewest == most:
-        return f"teams {will} stop early after {most} {of_all}"
+        return f"teams {do} stop early after {most} {of_all}"
     otherwise = f", else after {most}" if most < rounds else ""
-    return f"teams {will} stop early, in the worst case after {fewest} {of_all}{otherwise}"
+    return f"teams {do} stop early, in the worst case after {fewest} {of_all}{otherwise}"
 
 
 def _courses(limit: Limit, low: float, high: float, least: float, most: float, allowed: float) -> str:
