@@ -125,8 +125,8 @@ def limit_words(limit: str, allowed: float, used: float | None = None) -> str:
 
     >>> limit_words("max_requests", 5, 3), limit_words("max_cost_usd", 0.05, 0.041)
     ('3 of 5 calls', '0.041 of 0.05 USD')
-    >>> limit_words("max_tokens", 2_000_000)
-    '2,000,000 tokens'
+    >>> limit_words("max_tokens", 2_000_000), limit_words("max_seconds", 0.01, 0.00832), limit_words("max_seconds", 90)
+    ('2,000,000 tokens', '0.00832 of 0.01 seconds', '90 seconds')
     """
     unit = _UNITS[limit]
     before = "" if used is None else f"{amount_words(limit, used)} of "
@@ -135,7 +135,11 @@ def limit_words(limit: str, allowed: float, used: float | None = None) -> str:
 
 def amount_words(limit: str, amount: float) -> str:
     """An amount of what ``limit`` is about, without its unit; money as people write it in a budget, 0.05 for 0.0500."""
-    return f"{Decimal(f'{amount:.6g}'):,f}" if limit == "max_cost_usd" else number(amount)
+    if limit == "max_cost_usd":
+        return f"{Decimal(f'{amount:.6g}'):,f}"
+    if limit == "max_seconds" and 0 < amount < 1:
+        return f"{Decimal(f'{amount:.3g}'):f}"  # a tenth would make nothing of a small limit
+    return number(amount)
 
 
 def limit_in(reason: str) -> str | None:

@@ -107,6 +107,28 @@ def test_a_team_alone_keeps_its_own_budget(run: Run, workspace: Path, server: Mo
     assert server.bill.total.requests == 2
 
 
+def test_prices_of_the_competitions_other_models_are_no_warning_of_a_team_alone(run: Run, workspace: Path) -> None:
+    file = workspace / "configs" / "orchestrator.toml"
+    prices = [PRICES.replace("member-1", name) for name in ("leader-a", "judge", "judgment", "member-l")]
+    file.write_text(file.read_text() + "".join(prices))
+    ran = run("team", "the task", "-c", TEAM)
+    assert (ran.code, "WARNING" in ran.err, "nobody here names" in ran.err) == (0, False, False)
+
+
+def test_a_team_alone_is_told_to_give_a_missing_price_in_the_orchestrator_file(
+    run: Run, workspace: Path, server: ModelServer
+) -> None:
+    file = workspace / TEAM
+    file.write_text(f"{file.read_text()}\n[team.budget]\nmax_cost_usd = 1\n")
+    ran = run("team", "the task", "-c", TEAM)
+    assert (ran.code, server.bill.total.requests) == (2, 0)
+    assert (
+        f"{TEAM}: team.leader.model: model 'loopback:leader-a' has no known price, and the budget counts money: "
+        'give it one in the orchestrator file, [prices."loopback:leader-a"] with input_usd_per_million and '
+    ) in ran.err
+    assert "mixseek.run" not in ran.err
+
+
 def test_a_score_is_asked_for_and_all_of_it_is_in_the_json(run: Run, workspace: Path, server: ModelServer) -> None:
     (workspace / "mine.toml").write_text(LENGTH)
     assert len(run("team", "task", "-c", TEAM, "--evaluate", "-f", "json").json["metrics"]) == 3

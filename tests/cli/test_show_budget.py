@@ -229,6 +229,30 @@ def test_a_dry_run_tells_where_not_every_team_can_have_a_round(
     assert (err.count(": round 1 finished, "), err.count(": round 2 finished, ")) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("calls", "told", "all_played"),
+    [
+        # Two rounds of a leader and three judges for either team; judgments after the last are only for the record.
+        (15, "less than the low estimate: teams will stop early, in the worst case after 1 of 2 rounds\n", False),
+        (16, "less than the low estimate: teams may stop early, in the worst case after 1 of 2 rounds\n", True),
+    ],
+)
+def test_a_dry_run_tells_that_teams_will_stop_early_where_even_short_rounds_of_all_are_too_many(
+    tmp_path: Path,
+    server: ModelServerProcess,
+    capsys: pytest.CaptureFixture[str],
+    calls: int,
+    told: str,
+    all_played: bool,
+) -> None:
+    file = write_workspace(tmp_path, teams=2, max_rounds=2, base_url=server.base_url, orchestrator="min_rounds = 2")
+    file.write_text(f"{file.read_text()}\n[budget]\nmax_requests = {calls}\n")
+    _, out, _ = _run(capsys, "exec", "Name a tree.", "-w", str(tmp_path), "--dry-run")
+    assert f"  budget of {calls} calls: {told}" in out
+    code, out, _ = _run(capsys, "exec", "Name a tree.", "-w", str(tmp_path))
+    assert (code, "budget_exhausted" in out) == (0, not all_played)
+
+
 def test_a_dry_run_counts_a_token_for_each_byte_that_a_call_may_read(
     tmp_path: Path, server: ModelServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

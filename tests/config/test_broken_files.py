@@ -329,8 +329,8 @@ CASES = [
         "configs/orchestrator.toml",
         "[orchestrator]\n" + ONE_TEAM + "[budget]\nmax_cost_usd = 0\nmax_tokens = -1\n",
         [
-            "configs/orchestrator.toml: budget.max_cost_usd: 0 is not allowed: must be a number above 0",
-            "configs/orchestrator.toml: budget.max_tokens: -1 is not allowed: must be a whole number from 1 up",
+            "configs/orchestrator.toml: budget.max_cost_usd: 0 is not allowed: must be a number above 0 up to 1000000000",
+            "configs/orchestrator.toml: budget.max_tokens: -1 is not allowed: must be a whole number from 1 to 9007199254740992",
         ],
     ),
     Case(
@@ -344,8 +344,16 @@ CASES = [
         "configs/orchestrator.toml",
         ONE_TEAM + "[prices.gpt]\ninput_usd_per_million = 1\noutput_usd_per_million = nan\n",
         [
-            "configs/orchestrator.toml: prices.gpt.output_usd_per_million: nan is not allowed: must be a number from 0 up",
+            "configs/orchestrator.toml: prices.gpt.output_usd_per_million: nan is not allowed: must be a number from 0 to 1000000000",
             'configs/orchestrator.toml: prices.gpt: \'gpt\' does not name a model: write "provider:name", as in "openai:gpt-5-mini"',
+        ],
+    ),
+    Case(
+        "a_price_that_no_sum_could_hold",
+        "configs/orchestrator.toml",
+        ONE_TEAM + '[prices."openai:gpt-5"]\ninput_usd_per_million = 1e308\noutput_usd_per_million = 1\n',
+        [
+            'configs/orchestrator.toml: prices."openai:gpt-5".input_usd_per_million: 1e+308 is not allowed: must be a number from 0 to 1000000000'
         ],
     ),
     Case(
@@ -353,7 +361,7 @@ CASES = [
         "configs/orchestrator.toml",
         ONE_TEAM + '[prices."openai:gpt-5"]\ninput_usd_per_million = 1\n',
         [
-            'configs/orchestrator.toml: prices."openai:gpt-5".output_usd_per_million: is required: a number from 0 up (US dollars for a million tokens out)'
+            'configs/orchestrator.toml: prices."openai:gpt-5".output_usd_per_million: is required: a number from 0 to 1000000000 (US dollars for a million tokens out)'
         ],
     ),
     Case(

@@ -35,6 +35,7 @@ from soak.arena import GO_ON, TASK, Arena, Team, at_once
 SAFETY_SECONDS = 180
 SAME = '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\nmodel = "loop:judge"\n'
 OTHER = '[[metrics]]\nname = "Style"\nsystem_instruction = "Is it well written?"\nmodel = "loop:stylist"\n'
+PRICE = '[prices."loop:stylist"]\ninput_usd_per_million = 1\noutput_usd_per_million = 2\n'
 
 
 TEAMS = (Team("alpha"), Team("beta", scores=(60, 65)), Team("gamma", members=0))
@@ -537,6 +538,84 @@ def test_a_judge_without_a_price_is_refused_before_any_other_is_paid(
     assert (end.value.code, len(server.requests)) == (2, asked)
     refused = "configs/evaluator.toml: metrics[1].model: model 'loop:stylist' has no known price"
     assert refused in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("budget", "place", "taken"),
+    [
+        ("max_tokens = 10", "budget.max_tokens: 10 tokens", "8,192"),
+        ("max_cost_usd = 0.0001", "budget.max_cost_usd: 0.0001 USD", "0.016384"),
+    ],
+)
+def test_a_budget_that_could_not_pay_for_one_answer_is_refused_before_a_judge_is_asked_or_anything_is_estimated(
+    played: Arena,
+    server: ModelServer,
+    capsys: pytest.CaptureFixture[str],
+    budget: str,
+    place: str,
+    taken: str,
+    more: tuple[str, ...],
+) -> None:
+    _evaluator(played, OTHER, "evaluator.toml")
+    with pytest.raises(SystemExit) as end:
+        main([*_with_budget(played, f"[budget]\n{budget}\n{PRICE}"), *more])
+    assert (end.value.code, server.requests) == (2, [])
+    refused = f"mixseek: configs/bounded.toml: {place} cannot pay for one answer of 'loop:stylist', which judges: "
+    told = capsys.readouterr()
+    assert (told.out, told.err.startswith(refused)) == ("", True)
+    assert f"with 8,192 tokens it may take {taken}; allow more, or set max_output_tokens" in told.err
+
+
+@pytest.mark.parametrize(
+    ("budget", "stands", "asked"),
+    [
+        ("max_requests = 1", "1 call: will end the judging after 1 of 4 calls", 1),
+        ("max_requests = 4", "4 calls: enough for all 4 calls", 4),
+        ("max_tokens = 9000", "9,000 tokens: cannot pay for one call: at least ", 0),
+        ("max_tokens = 11300", "11,300 tokens: may end the judging early, in the worst case after none of 4 calls", 4),
+        ("max_tokens = 15000", "15,000 tokens: may end the judging early, in the worst case after 1 of 4 calls", 4),
+        ("max_tokens = 90000", "90,000 tokens: enough for all 4 calls in the worst case", 4),
+        ("max_cost_usd = 0.3", "0.3 USD: enough for all 4 calls in the worst case", 4),
+        ("max_seconds = 0.01", "0.01 seconds: how long models take is not estimated", 0),
+        ("max_seconds = 500", "500 seconds: how long models take is not estimated", 4),
+    ],
+)
+def test_a_dry_run_tells_how_each_limit_stands_and_the_judging_does_so(
+    played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str], budget: str, stands: str, asked: int
+) -> None:
+    _evaluator(played, OTHER, "evaluator.toml")
+    command = _with_budget(played, f"[budget]\n{budget}\n{PRICE}")
+    with pytest.raises(SystemExit) as end:
+        main([*command, "--dry-run"])
+    assert (end.value.code, server.requests) == (0, [])
+    assert f"\n  budget of {stands}" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as end:
+        main(command)
+    assert (end.value.code, _asked(server, "stylist")) == (0 if asked == 4 else 2, asked)
+
+
+@pytest.mark.parametrize(
+    ("budget", "used", "stands"),
+    [
+        ("max_requests = 2", "2 calls, of which 2 are used", "cannot pay for one call: at least 1 would be needed"),
+        ("max_requests = 3", "3 calls, of which 2 are used", "will end the judging after 1 of 2 calls"),
+        ("max_requests = 4", "4 calls, of which 2 are used", "enough for all 2 calls"),
+        ("max_tokens = 90000", r"90,000 tokens, of which [\d,]+ are used", "enough for all 2 calls in the worst case"),
+    ],
+)
+def test_a_dry_run_reckons_with_what_the_same_judging_has_used_of_the_budget(
+    played: Arena, server: ModelServer, capsys: pytest.CaptureFixture[str], budget: str, used: str, stands: str
+) -> None:
+    _evaluator(played, OTHER, "evaluator.toml")
+    with pytest.raises(SystemExit):
+        main(_with_budget(played, "[budget]\nmax_requests = 2\n"))
+    assert _asked(server, "stylist") == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main([*_with_budget(played, f"[budget]\n{budget}\n"), "--dry-run", "-f", "json"])
+    [told] = json.loads(capsys.readouterr().out)["estimate"]["against_budget"]
+    assert re.fullmatch(f"{used}: {stands}.*", told)
 
 
 def test_a_process_that_is_killed_half_way_goes_on_where_it_was(played: Arena, server: ModelServer) -> None:

@@ -148,7 +148,7 @@ def _settings(manager: ConfigurationManager, *, is_scored: bool) -> RunSettings:
     """A competition of one team and one round."""
     own = manager.own_prices_and_storage()
     limits = {"max_rounds": 1, "min_rounds": 1, "prices": own.prices, "storage": own.storage}
-    return manager.assemble(limits, is_scored=is_scored)
+    return manager.assemble(limits, is_scored=is_scored, borrows_prices=True)
 
 
 def _exit_code(answer: "TeamAnswer", *, is_written: bool) -> int:

@@ -120,6 +120,8 @@ class RunSettings:
     """The text of the reference answer, wherever it was found."""
     is_scored: bool = True
     """Whether the evaluator is asked; if not, the teams' last submissions are their results."""
+    borrows_prices: bool = False
+    """Whether ``[prices]`` are those of the workspace's own orchestrator file, where others need them, too."""
 
     @property
     def all(self) -> tuple[BaseModel, ...]:
@@ -151,7 +153,7 @@ class RunSettings:
     @property
     def unused_prices(self) -> dict[str, str | None]:
         """Names in ``[prices]`` that no model of these settings has, each with the model that may be meant."""
-        return unused_prices(self.orchestrator.prices, self.all)
+        return {} if self.borrows_prices else unused_prices(self.orchestrator.prices, self.all)
 
     def shown(self) -> dict[str, Any]:
         """The settings in effect as JSON, with secrets masked; what is not set is left out."""
@@ -295,17 +297,17 @@ class ConfigurationManager:
         assert run is not None  # noqa: S101  # what keeps a part from being made is a problem
         return run
 
-    def assemble(self, limits: Table, *, is_scored: bool = True) -> RunSettings:
+    def assemble(self, limits: Table, *, is_scored: bool = True, borrows_prices: bool = False) -> RunSettings:
         """The run of the settings that are given in Python, checked as files are, keys included.
 
-        ``limits`` are the other settings of the orchestrator file. A run that is not scored needs nothing of the
-        evaluator.
+        ``limits`` are the other settings of the orchestrator file; with ``borrows_prices`` its prices are those of
+        :meth:`own_prices_and_storage`. A run that is not scored needs nothing of the evaluator.
         """
         findings = _Findings(for_a_run=True)
         teams = [self._team_file(number, team, findings) for number, team in enumerate(self._given.teams)]
         document = {**limits, "teams": teams}
         main = self._make_given(ORCHESTRATOR, OrchestratorSettings, document, "arguments", findings)
-        run = self._read_parts(main, findings, is_scored=is_scored)
+        run = self._read_parts(main, findings, is_scored=is_scored, borrows_prices=borrows_prices)
         findings.raise_problems()
         assert run is not None  # noqa: S101  # what keeps a part from being made is a problem
         return run
@@ -722,6 +724,7 @@ class ConfigurationManager:
         reference: str | None = None,
         *,
         is_scored: bool = True,
+        borrows_prices: bool = False,
     ) -> RunSettings | None:
         teams = self._read_teams(main, findings)
         evaluator: EvaluatorSettings | None = EvaluatorSettings()
@@ -739,7 +742,7 @@ class ConfigurationManager:
         if answer is None and is_scored:
             self._tell_missing_references(evaluator, findings)
         parts = (orchestrator, teams, evaluator, judgment, prompt_builder, providers)
-        run = RunSettings(*parts, self.workspace, answer, is_scored)
+        run = RunSettings(*parts, self.workspace, answer, is_scored, borrows_prices)
         findings.notes += _prices_of_nobody(run)
         return run
 

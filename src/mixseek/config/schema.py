@@ -169,8 +169,12 @@ PrivateHost = Annotated[str, AfterValidator(_private_host), Words('"host" or "ho
 ToolName = Annotated[str, AfterValidator(_tool_name), Words("letters, digits, _ and -, at most 64")]
 FilePath = Annotated[str, AfterValidator(_not_blank), Words("a path")]
 AnswerSchema = Annotated[str | dict[str, JsonValue], BeforeValidator(_table_or_path)]
-Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Sums of larger ones would leave the numbers that JSON and the stores can keep.
+Amount = Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)]
+Price = Annotated[float, Field(ge=0, le=1_000_000_000, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+# From there on a float, as which amounts are shown and compared, is no longer exact.
+LargeCount = Annotated[int, Field(ge=1, le=2**53)]
 
 
 def default_tool_name(name: str) -> str:
@@ -602,10 +606,10 @@ class BudgetSettings(Settings):
     """What may be spent; a limit that is not set does not hold."""
 
     max_cost_usd: Amount | None = Field(default=None, description="Money, in US dollars.")
-    max_tokens: Count | None = Field(default=None, description="Tokens, in and out together.")
-    max_requests: Count | None = Field(default=None, description="Model calls.")
+    max_tokens: LargeCount | None = Field(default=None, description="Tokens, in and out together.")
+    max_requests: LargeCount | None = Field(default=None, description="Model calls.")
     max_seconds: Amount | None = Field(default=None, description="Time on the clock.")
-    max_output_tokens: Count | None = Field(
+    max_output_tokens: LargeCount | None = Field(
         default=None,
         description="Longest answer of a model whose own max_tokens is not set, which a budget of money or tokens has"
         " to know beforehand; absent: 8192, in a team that of the run.",
@@ -699,8 +703,8 @@ class StorageSettings(Settings):
 class PriceSettings(Settings):
     """What a model costs, where the built-in price list is silent or wrong."""
 
-    input_usd_per_million: float = Field(ge=0, allow_inf_nan=False, description="US dollars for a million tokens in.")
-    output_usd_per_million: float = Field(ge=0, allow_inf_nan=False, description="US dollars for a million tokens out.")
+    input_usd_per_million: Price = Field(description="US dollars for a million tokens in.")
+    output_usd_per_million: Price = Field(description="US dollars for a million tokens out.")
 
 
 class OrchestratorSettings(Settings):

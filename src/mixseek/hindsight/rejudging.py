@@ -39,6 +39,7 @@ from mixseek.orchestrator.single import (
     Surroundings,
     bill_of,
     failing_template_told,
+    refuse_unpayable,
     refuse_unpriced,
     shortage_told,
 )
@@ -227,7 +228,9 @@ def _estimate(judging: "_Judging") -> Estimate:
         for team, one, submitted in _submissions(asked.record)
     }
     calls = [(scope.agent_name, read[scope.team_id, scope.round_number]) for scope in judging.answers.missing]
-    return estimate_judging(asked.settings, calls, judging.run.hub)
+    return estimate_judging(
+        asked.settings, calls, judging.run.hub, asked.around.orchestrator.budget, judging.run.purses.used
+    )
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -322,10 +325,12 @@ async def _judging(
             evaluator = evaluator.judges_alone()
         async with run:
             refuse_unpriced(run, asked.settings, around)
+            refuse_unpayable(run, asked.settings, around)
             if not closed:
                 await run.hub.prepare()
-                # One budget for these judges, however often they are asked: the command says to give it again.
-                run.meter.begin_with(await answers.spending(asked.journal_id))
+            # One budget for these judges, however often they are asked: the command says to give it again.
+            run.meter.begin_with(await answers.spending(asked.journal_id))
+            if not closed:
                 run.purses.start()
             yield _Judging(asked, run, answers, evaluator, beside, closed)
 

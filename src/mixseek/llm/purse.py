@@ -570,6 +570,11 @@ class Purses:
         return self._run is not None or bool(self._teams)
 
     @property
+    def used(self) -> Spend:
+        """What is gone from the purse of the run, if it has one."""
+        return NOTHING if self._run is None else self._run.used
+
+    @property
     def teams(self) -> Collection[str]:
         """Those that have a purse of their own."""
         return self._teams.keys()

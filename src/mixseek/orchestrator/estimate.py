@@ -15,14 +15,30 @@ from mixseek.agents.member.plain import PlainMemberAgent
 from mixseek.amounts import amount_words, counted, larger_limit_words, limit_words
 from mixseek.config.checks import is_known_judge
 from mixseek.config.manager import RunSettings, problems_within
-from mixseek.config.schema import BudgetSettings, EvaluatorSettings, MemberAgentConfig, MetricSettings, TeamSettings
+from mixseek.config.schema import (
+    BudgetSettings,
+    EvaluatorSettings,
+    MemberAgentConfig,
+    MetricSettings,
+    OrchestratorSettings,
+    TeamSettings,
+)
 from mixseek.errors import ConfigurationError, Problem
 from mixseek.llm import ModelHub
 from mixseek.llm.providers_tools import PROVIDERS_TOOL_TOKENS, has_tool
 from mixseek.llm.purse import DEFAULT_MAX_OUTPUT_TOKENS, NOTHING, Limit, Spend
 from mixseek.records import AgentType
 
-__all__ = ["Course", "Estimate", "Taken", "estimate", "estimate_judging", "first_round", "unpayable_judges"]
+__all__ = [
+    "Course",
+    "Estimate",
+    "Taken",
+    "estimate",
+    "estimate_judging",
+    "first_round",
+    "unpayable_answers",
+    "unpayable_judges",
+]
 
 _TOOL_TOKENS: Final = 1_000
 _UNKNOWN_TASK_BYTES: Final = 1_000
@@ -176,14 +192,36 @@ def estimate(settings: RunSettings, task_bytes: int | None, hub: ModelHub) -> Es
     )
 
 
-def estimate_judging(evaluator: EvaluatorSettings, calls: Sequence[tuple[str, int]], hub: ModelHub) -> Estimate:
-    """What calls of judges may take: for each the name of its metric, and the bytes of what is judged."""
+def estimate_judging(
+    evaluator: EvaluatorSettings,
+    calls: Sequence[tuple[str, int]],
+    hub: ModelHub,
+    budget: BudgetSettings | None = None,
+    used: Spend = NOTHING,
+) -> Estimate:
+    """What calls of judges may take: for each the name of its metric, and the bytes of what is judged.
+
+    They are paid from ``budget``, of which so much is ``used``.
+    """
     metrics = {metric.name: metric for metric in evaluator.metrics}
-    low, high = (
-        _taken([_judge(evaluator, metrics[name], course.tokens(size), course) for name, size in calls], course, hub)
-        for course in (_LOW, _HIGH)
-    )
-    models = {_judge(evaluator, metrics[name], 0, _LOW).model for name, _ in calls}
+
+    def asked(course: Course) -> list[_Asked]:
+        return [_judge(evaluator, metrics[name], course.tokens(size), course) for name, size in calls]
+
+    low, high = (_taken(asked(course), course, hub) for course in (_LOW, _HIGH))
+    models = {one.model for one in asked(_LOW)}
+    against: list[str] = []
+    if budget is not None and calls:
+        longest = budget.max_output_tokens or DEFAULT_MAX_OUTPUT_TOKENS
+        wordy = _with_answers_of(longest, _HIGH)
+        short, long = (
+            [
+                _step(one, most.said, hub)
+                for one, most in zip(asked(course), asked(_with_answers_of(longest, course)), strict=True)
+            ]
+            for course in (_LOW, wordy)
+        )
+        against += _judging_against(budget, used, short, long)
     return Estimate(
         low,
         high,
@@ -197,7 +235,7 @@ def estimate_judging(evaluator: EvaluatorSettings, calls: Sequence[tuple[str, in
         ),
         _unpriced(models, hub),
         {},
-        (),
+        tuple(against),
     )
 
 
@@ -211,19 +249,28 @@ def unpayable_judges(settings: RunSettings, team: TeamSettings, longest: int, hu
 
     No submission could be scored, and that would be known only when its team was paid.
     """
+    if not settings.is_scored:
+        return []
+    both = (settings.orchestrator, team)
+    return [one for whose in both for one in unpayable_answers(whose, settings.evaluator, longest, hub)]
+
+
+def unpayable_answers(
+    whose: OrchestratorSettings | TeamSettings, evaluator: EvaluatorSettings, longest: int, hub: ModelHub
+) -> list[Problem]:
+    """The same of the one budget that these settings have."""
     problems: list[Problem] = []
-    for whose in (settings.orchestrator, team):
-        for limit, words in _unpayable(whose.budget, settings, longest, hub):
-            error = ConfigurationError(f"{limit_words(limit, getattr(whose.budget, limit))} {words}")
-            problems += problems_within(whose, ("budget", limit), error)
+    for limit, words in _unpayable(whose.budget, evaluator, longest, hub):
+        error = ConfigurationError(f"{limit_words(limit, getattr(whose.budget, limit))} {words}")
+        problems += problems_within(whose, ("budget", limit), error)
     return problems
 
 
 def _unpayable(
-    budget: BudgetSettings | None, settings: RunSettings, longest: int, hub: ModelHub
+    budget: BudgetSettings | None, evaluator: EvaluatorSettings, longest: int, hub: ModelHub
 ) -> Iterator[tuple[Limit, str]]:
     """The limits that one answer of a judge may exceed, and how."""
-    judges = list(_judges(settings.evaluator, 0, _with_answers_of(longest, _LOW))) if settings.is_scored else []
+    judges = list(_judges(evaluator, 0, _with_answers_of(longest, _LOW)))
     for limit in _LIMITS:
         allowed: float | None = getattr(budget, limit, None)
         if allowed is None or limit == "max_requests":
@@ -389,6 +436,13 @@ class _Step(NamedTuple):
     bound: Spend
 
 
+def _step(one: _Asked, longest: int, hub: ModelHub) -> _Step:
+    # A call sets a token aside for each byte.
+    most_read = one.read * _LOW.bytes_a_token + one.form_bytes + one.found
+    taken = _spend(one.model, one.read + one.found, one.said, hub)
+    return _Step(one, longest, taken, _spend(one.model, most_read, longest, hub))
+
+
 @dataclass(frozen=True)
 class _Rounds:
     """The calls of every round, if a run goes by a course."""
@@ -415,13 +469,7 @@ class _Rounds:
             _asked(self.settings, team, number, self.task_bytes, course, self.hub)
             for course in (wordy if self.is_wordy else self.course, wordy)
         )
-        return [self._step(one, most.said) for one, most in zip(asked, longest, strict=True)]
-
-    def _step(self, one: _Asked, longest: int) -> _Step:
-        # A call sets a token aside for each byte.
-        most_read = one.read * _LOW.bytes_a_token + one.form_bytes + one.found
-        taken = _spend(one.model, one.read + one.found, one.said, self.hub)
-        return _Step(one, longest, taken, _spend(one.model, most_read, longest, self.hub))
+        return [_step(one, most.said, self.hub) for one, most in zip(asked, longest, strict=True)]
 
     def needed_for_firsts(self, limit: Limit, teams: Iterable[TeamSettings]) -> tuple[float, _Step]:
         """How much first rounds of these teams need, and the call that needs the most."""
@@ -446,6 +494,17 @@ class _Rounds:
         firsts = [(team, _sum(step.taken for step in self._scored(team))) for team in teams]
         of_all = _sum(first for _, first in firsts)
         return max(self._alone(_Paying(limit, allowed, of_all.less(first)), team) for team, first in firsts)
+
+    def least(self, limit: Limit, teams: Iterable[TeamSettings]) -> float:
+        """What the rounds take after which all these teams may stop; what is said after the last one ends nobody's."""
+        orchestrator = self.settings.orchestrator
+        return _sum(
+            step.taken
+            for team in teams
+            for number in range(1, orchestrator.min_rounds + 1)
+            for step in self.steps(team, number)
+            if number < orchestrator.max_rounds or not step.asked.is_of_judgment
+        ).of(limit)
 
     def _alone(self, paying: "_Paying", team: TeamSettings) -> int:
         for number in self._numbers:
@@ -516,7 +575,8 @@ def _against(budget: _Budget, settings: RunSettings, task_bytes: int, hub: Model
     refused = {
         limit: words
         for team in budget.teams
-        for limit, words in _unpayable(budget.limits, settings, _longest_answer(settings, team), hub)
+        if settings.is_scored
+        for limit, words in _unpayable(budget.limits, settings.evaluator, _longest_answer(settings, team), hub)
     }
     short, long = _Rounds(settings, task_bytes, _LOW, hub), _Rounds(settings, task_bytes, _HIGH, hub, is_wordy=True)
     for limit in _LIMITS:
@@ -528,8 +588,55 @@ def _against(budget: _Budget, settings: RunSettings, task_bytes: int, hub: Model
             )
             yield f"{limit_words(limit, allowed)}{budget.whose}: {stands}"
     if budget.limits.max_seconds is not None:
-        seconds = limit_words("max_seconds", budget.limits.max_seconds)
-        yield f"{seconds}{budget.whose}: how long models take is not estimated"
+        yield _words_of_time(budget.limits.max_seconds, budget.whose)
+
+
+def _words_of_time(seconds: float, whose: str = "") -> str:
+    return f"{limit_words('max_seconds', seconds)}{whose}: how long models take is not estimated"
+
+
+def _judging_against(
+    limits: BudgetSettings, used: Spend, short: Sequence[_Step], long: Sequence[_Step]
+) -> Iterator[str]:
+    """How a budget stands to calls of judges in both courses."""
+    for limit in _LIMITS:
+        allowed = getattr(limits, limit)
+        if allowed is None:
+            continue
+        gone = used.of(limit)
+        are = "is" if gone == 1 else "are"
+        before = f", of which {amount_words(limit, gone)} {are} used" if gone else ""
+        yield f"{limit_words(limit, allowed)}{before}: {_judging_stands(limit, allowed - gone, short, long)}"
+    if limits.max_seconds is not None:
+        yield _words_of_time(limits.max_seconds)
+
+
+def _judging_stands(limit: Limit, left: float, short: Sequence[_Step], long: Sequence[_Step]) -> str:
+    most, fewest = _answers(limit, left, short, at_most=True), _answers(limit, left, long, at_most=False)
+    if not most:
+        smallest = min(short, key=lambda step: step.bound.of(limit))
+        needed = _words_of_need(limit, smallest.bound.of(limit), smallest)
+        remedy = larger_limit_words([f"({limit} of [budget])"])
+        return f"cannot pay for one call: {needed}; anything is answered only {remedy}"
+    of_all = f"of {counted(len(short), 'call')}"
+    if most < len(short):
+        otherwise = f" at most, in the worst case after {fewest or 'none'}" if fewest < most else ""
+        return f"will end the judging after {most} {of_all}{otherwise}"
+    if fewest < len(short):
+        return f"may end the judging early, in the worst case after {fewest or 'none'} {of_all}"
+    worst = "" if limit == "max_requests" else " in the worst case"
+    return f"enough for all {counted(len(short), 'call')}{worst}"
+
+
+def _answers(limit: Limit, left: float, steps: Sequence[_Step], *, at_most: bool) -> int:
+    """How many of these calls, made in whatever order, a limit pays for.
+
+    They leave at once, but one that has no room waits for what others give back: it needs as much as if it were last.
+    """
+    taken = sorted((step.taken.of(limit) for step in steps), reverse=not at_most)
+    given_back = [step.bound.of(limit) - step.taken.of(limit) for step in steps]
+    room = min(given_back) if at_most else max(given_back)
+    return sum(used + room <= left for used in accumulate(taken))
 
 
 def _stands(limit: Limit, allowed: float, teams: Sequence[TeamSettings], short: _Rounds, long: _Rounds) -> str:
@@ -550,7 +657,10 @@ def _stands(limit: Limit, allowed: float, teams: Sequence[TeamSettings], short: 
         # The high estimate may be more than the worst case, for it does not know max_output_tokens.
         estimated = f"{_ENOUGH_FOR_HIGH}, and" if courses == _ENOUGH_FOR_HIGH else "enough"
         return f"{estimated} for {counted(rounds, 'round')} of every team in the worst case"
-    return f"{courses}: {_words_of_rounds(fewest, short.most(limit, allowed, teams), rounds)}"
+    most = short.most(limit, allowed, teams)
+    # One team may have all its rounds where the others pay for it with theirs.
+    will = most < rounds or allowed < short.least(limit, teams)
+    return f"{courses}: {_words_of_rounds(fewest, most, rounds, will=will)}"
 
 
 def _too_little(limit: Limit, allowed: float, teams: Sequence[TeamSettings], rounds: _Rounds) -> str:
@@ -560,23 +670,27 @@ def _too_little(limit: Limit, allowed: float, teams: Sequence[TeamSettings], rou
     if needed <= allowed:
         what, result = "a first round of every team", "all have a result"
         needed, step = rounds.needed_for_firsts(limit, teams)
-    room = "" if limit == "max_requests" else f", with {step.longest:,} tokens for an answer of {step.asked.model}"
     return (
-        f"cannot pay for {what}: at least {amount_words(limit, needed)} would be needed{room}; "
+        f"cannot pay for {what}: {_words_of_need(limit, needed, step)}; "
         f"{result} only {larger_limit_words([f'({limit} of [budget])'])}"
     )
 
 
-def _words_of_rounds(fewest: int, most: int, rounds: int) -> str:
+def _words_of_need(limit: Limit, needed: float, step: _Step) -> str:
+    room = "" if limit == "max_requests" else f", with {step.longest:,} tokens for an answer of {step.asked.model}"
+    return f"at least {amount_words(limit, needed)} would be needed{room}"
+
+
+def _words_of_rounds(fewest: int, most: int, rounds: int, *, will: bool) -> str:
     of_all = f"of {counted(rounds, 'round')}"
-    will = "may" if most == rounds else "will"
+    do = "will" if will else "may"
     if not fewest:
         at_most = f" after {most} {of_all} at most" if most < rounds else ""
-        return f"teams {will} stop early{at_most}, and some may have no result in the worst case"
+        return f"teams {do} stop early{at_most}, and some may have no result in the worst case"
     if fewest == most:
-        return f"teams {will} stop early after {most} {of_all}"
+        return f"teams {do} stop early after {most} {of_all}"
     otherwise = f", else after {most}" if most < rounds else ""
-    return f"teams {will} stop early, in the worst case after {fewest} {of_all}{otherwise}"
+    return f"teams {do} stop early, in the worst case after {fewest} {of_all}{otherwise}"
 
 
 def _courses(limit: Limit, low: float, high: float, least: float, most: float, allowed: float) -> str:

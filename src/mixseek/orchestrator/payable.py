@@ -14,7 +14,7 @@ def not_to_be_paid(run: Run, settings: RunSettings, team: TeamSettings) -> list[
     """Models that no budget of this team, whose purse is open, could count, or pay for even once."""
     judges = [settings.evaluator] if settings.is_scored else []
     parts = [team, *judges, settings.judgment]
-    has_file = settings.file is not None
+    has_file = settings.file is not None or settings.borrows_prices
     problems = unpriced_models(run, team.team_id, parts, settings.workspace, has_file=has_file)
     if problems or run.replays:
         return problems

@@ -43,6 +43,7 @@ from mixseek.events import (
 )
 from mixseek.llm import Backoff, Scope, calling
 from mixseek.orchestrator.arguments import checked_backoff, checked_listeners
+from mixseek.orchestrator.estimate import unpayable_answers
 from mixseek.orchestrator.orchestrator import Orchestrator
 from mixseek.records import (
     Attachment,
@@ -73,6 +74,7 @@ __all__ = [
     "bill_of",
     "evaluate_submission",
     "failing_template_told",
+    "refuse_unpayable",
     "refuse_unpriced",
     "shortage_told",
 ]
@@ -349,6 +351,13 @@ def refuse_unpriced(run: Run, settings: Settings, around: Surroundings) -> None:
     problems = unpriced_models(run, _ALONE, [settings], around.workspace, has_file=True)
     if problems:
         raise ConfigurationError(problems)
+
+
+def refuse_unpayable(run: Run, settings: EvaluatorSettings, around: Surroundings) -> None:
+    """Raise ConfigurationError if the budget could not pay for one answer of a judge of these settings."""
+    problems = unpayable_answers(around.orchestrator, settings, run.purses.max_output_tokens(_ALONE), run.hub)
+    if problems:
+        raise ConfigurationError(list(dict.fromkeys(problems)))
 
 
 def bill_of(run: Run, started: float) -> dict[str, Any]:

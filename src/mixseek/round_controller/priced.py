@@ -19,7 +19,7 @@ def unpriced_models(
 ) -> list[Problem]:
     """One problem for each place that names a model without a price, if a budget of this team counts money.
 
-    ``has_file``: the settings beside ``parts`` are those of an orchestrator file.
+    ``has_file``: the prices are those of an orchestrator file.
     """
     if not run.purses.counts_money(team_id):
         return []
