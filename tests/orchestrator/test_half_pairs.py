@@ -1,5 +1,6 @@
 """Answers cut in the middle of a character: half a surrogate pair can neither be sent nor kept, and costs no team."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,13 @@ class Odd(BaseMetric):
 """
 
 
+@pytest.fixture
+def logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A traceback tells the words of an error as they are, and the reports of test processes are sent in UTF-8."""
+    caplog.set_level(logging.CRITICAL + 1, logger="mixseek")
+
+
+@pytest.mark.usefixtures("logs_nothing")
 @pytest.mark.parametrize("kind", ["RuntimeError", "EvaluationError"])
 async def test_half_a_character_in_what_a_metric_raises_has_no_judge_beside_it_paid_again(
     tmp_path: Path, server: ModelServer, kind: str
@@ -84,6 +92,7 @@ async def test_half_a_character_in_what_a_metric_raises_has_no_judge_beside_it_p
     assert server.bill.models["judge"].requests == 1
 
 
+@pytest.mark.usefixtures("logs_nothing")
 @pytest.mark.parametrize("model", ["judge", "judgment", "leader-alpha"])
 async def test_half_a_character_in_what_a_provider_refuses_with_is_told_and_kept_like_any_other(
     tmp_path: Path, server: ModelServer, model: str
@@ -124,6 +133,7 @@ class Unready(BaseMemberAgent):
 """
 
 
+@pytest.mark.usefixtures("logs_nothing")
 async def test_half_a_character_in_why_a_member_is_not_ready_keeps_no_run_from_its_end(
     tmp_path: Path, server: ModelServer
 ) -> None:
