@@ -126,8 +126,10 @@ def _open_existing(path: Path, migrations: Sequence[Migration]) -> duckdb.DuckDB
         _bring_up_to_date(connection, path, migrations)
         if _incomplete(path).exists():
             _complete(connection, path)
-    except BaseException:
+    except BaseException as error:
         connection.close()
+        if is_damage(error):
+            raise _damaged(path, error) from error
         raise
     return connection
 
@@ -372,7 +374,7 @@ def is_damage(error: BaseException | None) -> bool:
     return bool(re.search(r"[Cc]orrupt|not a valid DuckDB|Could not read enough bytes|[Ss]erializ", str(error)))
 
 
-def _damaged(path: Path, error: duckdb.Error) -> DamagedError:
+def _damaged(path: Path, error: BaseException) -> DamagedError:
     reason = first_line(error)
     return DamagedError(
         f"{str(path)!r} is damaged and was left as it is: restore a copy, or move it away so that a new one is made "

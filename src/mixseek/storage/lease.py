@@ -386,6 +386,7 @@ class Worker:
             self._check_place(connection, job.place)
         except Exception as error:  # noqa: BLE001 as when the work itself fails
             self._sound = self._sound and isinstance(error, PlaceLostError)
+            condemn_if_damaged(self.path, error)
             job.fail(error)
             return False
         return True
