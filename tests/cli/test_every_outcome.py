@@ -229,6 +229,26 @@ def test_a_run_goes_on_when_nobody_reads_its_progress(workspace: Path) -> None:
     assert json.loads(ran.stdout)["completed_teams"] == 2
 
 
+def test_a_warning_that_nobody_reads_changes_no_exit_code(workspace: Path) -> None:
+    with (workspace / "configs/orchestrator.toml").open("a") as file:
+        file.write('\n[prices."openai:nobodys"]\ninput_usd_per_million = 1\noutput_usd_per_million = 1\n')
+    reading, writing = os.pipe()
+    os.close(reading)
+    # With buffers, as most have it: what a stream that broke still holds would be written once more at the end.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ran = subprocess.run(
+        _command("exec", "task", "-f", "json"),
+        stdout=subprocess.PIPE,
+        stderr=writing,
+        timeout=60,
+        check=False,
+        env=environ,
+    )
+    os.close(writing)
+    assert "has a price" in (workspace / "logs/mixseek.log").read_text()
+    assert ran.returncode == 0
+
+
 @pytest.mark.parametrize("more", [[], ["-f", "json"]])
 def test_a_full_disk_behind_standard_output_is_told_on_standard_error(more: list[str]) -> None:
     with Path("/dev/full").open("w") as full:

@@ -13,6 +13,7 @@ from mixseek.cli.bash_words import colons_joined
 from mixseek.cli.output import (
     Format,
     asks_for_json,
+    end_progress,
     open_closed_streams,
     print_error,
     print_unexpected,
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             code = _run(arguments)
     except typer.Exit as ended:  # nobody reads the message
         code = ended.exit_code
+    end_progress()
     # Looked up, not imported: a command that asked nobody has no use for it, nor for the event loop it brings along.
     strangers = sys.modules.get("mixseek.strangers")
     if strangers is not None and strangers.is_anything_left():
@@ -66,7 +68,7 @@ def _end_at_once(code: int) -> NoReturn:
     """End without taking down what code of others still uses: libraries complain of it, or wait for it."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
-    sys.stderr.flush()
+    end_progress()
     os._exit(code)
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "asks_for_json",
     "clean",
     "clean_text",
+    "end_progress",
     "error_as_json",
     "json_text",
     "open_closed_streams",
@@ -233,6 +234,14 @@ def _let_go(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+
+
+def end_progress() -> None:
+    """Let go of a standard error that takes no more: what it still holds would change the exit code."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        _let_go(sys.stderr)
 
 
 def print_error(error: MixSeekError, redact: Callable[[str], str] = str) -> None:
