@@ -120,7 +120,10 @@ def test_what_is_wrong_is_told_with_its_remedy(
     assert key["remedy"] == "set OPENAI_API_KEY in the environment or in .env of the workspace"
     assert _found(told, "fail", "modell: unknown key")["area"] == "workspace"
     assert "move mixseek.db away" in _found(told, "fail", "is not a DuckDB database file")["remedy"]
-    assert "move journal.db away" in _found(told, "fail", "journal.db: file is not a database")["remedy"]
+    assert (
+        "move journal.db away together with journal.db-wal"
+        in _found(told, "fail", "journal.db: file is not a database")["remedy"]
+    )
 
 
 def test_a_database_that_the_journal_can_make_anew_is_told_with_that(

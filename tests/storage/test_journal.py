@@ -31,6 +31,7 @@ from mixseek.storage.journal import (
     ToolResult,
     new_call_id,
 )
+from mixseek.storage.journal_checks import check_journal
 
 NOW = datetime(2026, 11, 15, 12, 0, 0, 123456, tzinfo=UTC)
 SCOPE = CallScope(execution_id="e1", team_id="team/'1'", round_number=2, role="leader", agent_name="lead")
@@ -468,6 +469,28 @@ async def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path, content: b
         with pytest.raises(DatabaseReadError, match=r"journal\.db.* is damaged .*move it aside"):
             await journal.events()
     assert path.read_bytes() == content
+
+
+async def test_a_log_whose_journal_is_gone_is_kept_and_spoils_no_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    async with Journal(old / "journal.db") as journal:
+        for sequence in range(200):
+            await journal.record_event(an_event(sequence, payload="x" * 3000))
+        log = (old / "journal.db-wal").read_bytes()
+    (new / "journal.db-wal").write_bytes(log)
+    for sequence in range(2):
+        async with Journal(new / "journal.db") as journal:
+            await journal.record_event(an_event(sequence))
+    async with Journal(new / "journal.db") as journal:
+        assert [event.sequence for event in await journal.events()] == [0, 1]
+    assert check_journal(new / "journal.db").faults == ()
+    [kept] = list(new.glob("journal.db-wal.damaged-*"))
+    assert kept.read_bytes() == log
+    assert f"is gone and a new one begins; its write-ahead log is kept as {kept.name}" in caplog.text
 
 
 async def test_a_directory_in_the_place_of_the_journal_is_told_as_such_and_left_alone(tmp_path: Path) -> None:

@@ -161,16 +161,17 @@ def _database(health: FileHealth, journal: FileHealth, workspace: Workspace) -> 
 def _journal(health: FileHealth, workspace: Workspace) -> Iterator[Finding]:
     name = workspace.journal.name
     if health.state == "broken":
-        yield Finding("workspace", "fail", f"{name}: {health.words}", _remedy(workspace.journal))
+        logs = f"move {name} away together with {name}-wal and {name}-shm, or bring back a copy of all three"
+        yield Finding("workspace", "fail", f"{name}: {health.words}", _remedy(workspace.journal, logs))
     elif health.state == "good":
         yield Finding("workspace", "ok", f"{name} opens")
 
 
-def _remedy(broken: Path, anew: str = "") -> str:
+def _remedy(broken: Path, remedy: str = "") -> str:
     """What to do about a file that does not open; nothing is wrong with one that only may not be read."""
     if not os.access(broken, os.R_OK):
         return "give yourself the right to read it"
-    return anew or f"move {broken.name} away, or bring back a copy of it"
+    return remedy or f"move {broken.name} away, or bring back a copy of it"
 
 
 def _place(workspace: Workspace) -> Iterator[Finding]:

@@ -4,13 +4,14 @@ Large JSON bodies are compressed BLOBs in columns of TEXT; the type of the value
 (:mod:`mixseek.storage.bodies`).
 """
 
+import fcntl
 import logging
 import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -25,7 +26,7 @@ from mixseek.errors import (
     StorageError,
 )
 from mixseek.storage.bodies import register
-from mixseek.storage.journal_log import keep_torn_log
+from mixseek.storage.journal_log import keep_torn_log, set_orphan_aside
 from mixseek.storage.journal_records import DERIVED
 from mixseek.storage.remedies import refused_writing, remedied, remedied_journal
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named, process_named
@@ -114,12 +115,28 @@ def _make(path: Path, wait_seconds: float) -> None:
         reach("journal.before_name")
         # Unlike renaming, this fails if another process was quicker; its file is as good as ours. It also fails where
         # the file system knows no links; the journal is then made in its place after all.
-        with suppress(OSError):
-            path.hardlink_to(aside)
+        with _alone_in(path.parent):
+            if not path.exists():
+                set_orphan_aside(path)
+            with suppress(OSError):
+                path.hardlink_to(aside)
         _sync_directory(path.parent)
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Let nobody else give a journal in this directory its name meanwhile."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        # Where a file system has no such locks, two that begin at the same moment are not kept apart.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _clear_leftovers(path: Path) -> None:

@@ -14,7 +14,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["keep_torn_log"]
+__all__ = ["keep_torn_log", "set_orphan_aside"]
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def keep_torn_log(connection: sqlite3.Connection, path: Path) -> None:
     log = path.with_name(f"{path.name}-wal")
     if not _is_torn(connection, log) or not _is_torn_while_nobody_writes(connection, path, log):
         return
-    kept = log.with_name(f"{log.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
+    kept = _name_for(log)
     shutil.copyfile(log, kept)
     logger.warning(
         "the write-ahead log of %s ends in something that is no whole commit; what came before it is there, and a copy "
@@ -41,6 +41,21 @@ def keep_torn_log(connection: sqlite3.Connection, path: Path) -> None:
         path,
         kept.name,
     )
+
+
+def set_orphan_aside(path: Path) -> None:
+    """Keep a log whose journal is gone from being taken for that of the next one, which it would make unreadable."""
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size:
+        kept = _name_for(log)
+        log.rename(kept)
+        logger.warning("%s is gone and a new one begins; its write-ahead log is kept as %s", path, kept.name)
+    for name in (log, path.with_name(f"{path.name}-shm")):
+        name.unlink(missing_ok=True)
+
+
+def _name_for(log: Path) -> Path:
+    return log.with_name(f"{log.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
 
 
 def _is_torn_while_nobody_writes(connection: sqlite3.Connection, path: Path, log: Path) -> bool:
