@@ -213,7 +213,7 @@ async def test_of_teams_that_wait_for_the_rounds_of_each_other_the_last_is_refus
         await purses.begin_round(team)
     first = asyncio.create_task((await _refused(purses, "a", _tokens(65))).wait())
     await asyncio.sleep(0)
-    with pytest.raises(BudgetExhaustedError, match="40 of 130 tokens are used, and up to 95 would be needed"):
+    with pytest.raises(BudgetExhaustedError, match="and up to 95 would be needed, 30 of that for other teams"):
         await (await _refused(purses, "b", _tokens(65))).wait()
     assert not first.done()
     purses.leave("b")
@@ -247,7 +247,7 @@ async def test_how_far_guesses_were_off_in_first_rounds_tells_what_those_of_othe
     purse.learn_bound("small", _tokens(325))
     assert purses.shortage("small") is None
     purse.learn_bound("small", _tokens(326))
-    assert "up to 971 would be needed" in (purses.shortage("small") or "")
+    assert "up to 971 would be needed, 600 of that for other teams" in (purses.shortage("small") or "")
 
 
 async def test_a_guess_that_was_too_low_for_one_team_is_raised_for_another_in_the_middle_of_its_first_round() -> None:
@@ -293,7 +293,7 @@ async def test_nobody_waits_for_a_team_that_has_not_come_to_its_first_round() ->
         _expect(purses, team, Spend(requests=guess))
     await _play_round(purses, "a", _tokens(1))
     # The other may wait for the place that this one has.
-    assert "1 of 5 calls are used, and up to 5 would be needed" in (purses.shortage("a") or "")
+    assert "up to 5 would be needed, 4 of that for other teams" in (purses.shortage("a") or "")
     with pytest.raises(BudgetExhaustedError):
         await purses.begin_round("a")
 

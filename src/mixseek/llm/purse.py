@@ -214,7 +214,8 @@ class Purse:
             while not (self._line[0] is place and self._takes(team_id, bound)):
                 if self._line[0] is place and not self._on_their_way:
                     self._refuse_for_ever(bound, why)
-                    words = self._words(self._committed(team_id) + bound, "the next call", why)
+                    others = self._set_aside_for_others(team_id)
+                    words = self._words(self.used + others + bound, "the next call", why, others)
                     raise SetAsideError(words, self, team_id)
                 await self._woken(place)
         finally:
@@ -258,7 +259,7 @@ class Purse:
     def _takes(self, team_id: str, bound: Spend) -> bool:
         # The first is quickly told, and enough while there is plenty.
         if not self._has_room_for(self.used + self._earmarked + self._held + bound) and not self._has_room_for(
-            self._committed(team_id) + self._held + bound
+            self.used + self._set_aside_for_others(team_id) + self._held + bound
         ):
             return False
         self._held, self._on_their_way = self._held + bound, self._on_their_way + 1
@@ -267,9 +268,8 @@ class Purse:
             current.held += bound
         return True
 
-    def _committed(self, team_id: str) -> Spend:
-        """What is gone, and what is set aside for the rounds of others."""
-        return self.used + _sum(one.round.set_aside for one in self._others(team_id) if one.round)
+    def _set_aside_for_others(self, team_id: str) -> Spend:
+        return _sum(one.round.set_aside for one in self._others(team_id) if one.round)
 
     def _refuse_for_ever(self, bound: Spend, why: str) -> None:
         if not self._has_room_for(self.used + bound):
@@ -346,19 +346,19 @@ class Purse:
         team, others = self._team(team_id), list(others)
         if self._ends_at is not None and self._seconds_left() < team.longest:
             return self._words_of_time(team.longest)
-        committed = self.used + _sum(one.round.expected for one in others if one.round)
+        for_others = _sum(one.round.expected for one in others if one.round)
         if team.dearest is not None:
             # Every team shall have a result before any has another round.
-            committed += _sum(self._expects(one) for one in others if one.is_to_have_its_first)
+            for_others += _sum(self._expects(one) for one in others if one.is_to_have_its_first)
         # Room for the largest call of all that play beside it, once, since calls wait for each other.
         beside = [team, *(one for one in others if one.round or one.is_to_have_its_first)]
         largest = reduce(Spend.at_least, (one.largest for one in beside))
-        needed = committed + self._expects(team) + largest
+        needed = self.used + for_others + self._expects(team) + largest
         if self._has_room_for(needed):
             return None
         needing = max(beside, key=lambda one: _size(one.largest))
         whose = "" if needing is team or not needing.largest_is else ", which another team asks"
-        return self._words(needed, "another round", f"{needing.largest_is}{whose}")
+        return self._words(needed, "another round", f"{needing.largest_is}{whose}", for_others)
 
     def _finish_round(self, team_id: str) -> None:
         """What was used after a round was finished, by its judgment, belongs to it; one that failed is begun again."""
@@ -497,17 +497,18 @@ class Purse:
             self._told.add(limit)
             self.tell(LowPurse(self.team_id, limit, used, allowed))
 
-    def _words(self, needed: Spend, what: str, why: str) -> str:
+    def _words(self, needed: Spend, what: str, why: str, for_others: Spend = NOTHING) -> str:
         limit = self._scarce(needed)
         if limit is None:
             return f"{self._owner} cannot pay for {what}"
         used, allowed = self.used.of(limit), getattr(self.limits, limit)
-        more = max(0.0, needed.of(limit) - used)
+        more, theirs = max(0.0, needed.of(limit) - used), for_others.of(limit)
         are = "is" if allowed == 1 else "are"
+        aside = f", {amount_words(limit, theirs)} of that for other teams" if theirs else ""
         room = f", with {why}" if why and limit != "max_requests" else ""
         return (
             f"{self._owner} cannot pay for {what}: {limit_words(limit, allowed, used)} {are} used, "
-            f"and up to {amount_words(limit, more)} would be needed{room} ({self._key(limit)})"
+            f"and up to {amount_words(limit, more)} would be needed{aside}{room} ({self._key(limit)})"
         )
 
     def _key(self, limit: Limit) -> str:
