@@ -3,8 +3,11 @@
 import json
 import os
 import shlex
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -472,6 +475,50 @@ def test_a_dry_run_finds_what_only_making_the_members_tells(workspace: Path, ser
         "configs/agents/team-a.toml: team.members[0].tool_settings.web_fetch.backend: 'loopback:m' has no" in ran.stderr
     )
     assert not (workspace / "mixseek.db").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-8192], lambda whole: b"no journal" + whole[10:]])
+def test_a_dry_run_says_of_a_damaged_journal_what_a_run_says_and_changes_no_file(
+    damage: Callable[[bytes], bytes], workspace: Path, server: ModelServerProcess
+) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    assert _run(workspace, TASK).returncode == 0
+    journal = workspace / "journal.db"
+    journal.write_bytes(damage(journal.read_bytes()))
+    before, calls = _contents(workspace), len(server.requests)
+
+    planned = _run(workspace, TASK, "--dry-run")
+    as_json = json.loads(_run(workspace, TASK, "--dry-run", "-f", "json").stdout)
+    assert _contents(workspace) == before
+    assert planned.stdout.startswith("1 team, 1 round each, ")
+
+    ran = _run(workspace, TASK)
+    assert f"mixseek: journal '{journal}' is damaged (" in planned.stderr
+    assert (planned.returncode, planned.stderr) == (ran.returncode, ran.stderr) == (2, planned.stderr)
+    assert f"mixseek: {as_json['error']['message']}\n" == planned.stderr
+    assert len(server.requests) == calls
+
+
+def test_a_dry_run_leaves_a_sound_journal_and_one_of_an_older_version_as_they_are(
+    workspace: Path, server: ModelServerProcess
+) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    assert _run(workspace, TASK).returncode == 0
+    before = _contents(workspace)
+    assert _run(workspace, TASK, "--dry-run").returncode == 0
+    assert _contents(workspace) == before
+
+    with closing(sqlite3.connect(workspace / "journal.db")) as db:
+        db.execute("DROP TABLE pruned")
+        db.execute("DELETE FROM schema_version WHERE version = 3")
+        db.commit()
+    before = _contents(workspace)
+    assert _run(workspace, TASK, "--dry-run").returncode == 0
+    assert _contents(workspace) == before
+
+
+def _contents(workspace: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(workspace)): file.read_bytes() for file in workspace.rglob("*") if file.is_file()}
 
 
 def test_what_a_model_that_reasons_does_not_take_is_left_out_without_a_word(

@@ -313,6 +313,105 @@ def test_what_an_execution_was_resumed_with_is_told(
         assert json.loads(out)["resumed_with"] == [words]
 
 
+def _resumed_with(root: Path, file: str, old: str, new: str) -> str:
+    """A team failed in its second round, the other ended after its third, and then this was changed."""
+    teams = Team("alpha", members=0), Team("beta", scores=(60, 65), members=0)
+    with ModelServer() as server:
+        arena = Arena(root, server.base_url, teams, "max_rounds = 3\nmin_rounds = 3\nmax_retries_per_team = 0\n")
+        arena.script(server)
+        server.fault(401, model="leader-alpha", at=2)
+        execution_id = asyncio.run(arena.play()).summary.execution_id
+        server.clear_faults()
+        settings = root / "configs" / file
+        settings.write_text(settings.read_text().replace(old, new, 1))
+        asyncio.run(arena.build().resume(execution_id, accept_changes=True))
+    return execution_id
+
+
+LEADER = "agents/0.toml", '"loop:leader-alpha"', '"loop:leader-alpha"\ntemperature = 0.5'
+
+
+@pytest.mark.parametrize(
+    ("changed", "rounds", "board", "outcome"),
+    [
+        (LEADER, {"alpha": 2}, [(2, "beta")], "the rest is equal to the record"),
+        # After its third round it would go on now.
+        (
+            ("orchestrator.toml", "max_rounds = 3", "max_rounds = 4"),
+            {"beta": 3},
+            [(1, "alpha")],
+            "the rest is equal to the record",
+        ),
+        (
+            ("evaluator.toml", '"How good is it?"', '"How good is it really?"'),
+            {"alpha": 2, "beta": 3},
+            [],
+            "no team could be replayed",
+        ),
+    ],
+)
+def test_rounds_that_were_begun_before_an_accepted_change_are_told_in_one_line_and_as_no_failure(
+    changed: tuple[str, str, str],
+    rounds: dict[str, int],
+    board: list[tuple[int, str]],
+    outcome: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = asyncio.run(replay(_resumed_with(tmp_path, *changed), tmp_path))
+    assert (told.equal, told.with_earlier_settings) == (False, rounds)
+    assert (told.differences, told.missing_calls, told.failed_teams) == ((), (), ())
+    assert [(team.rank, team.team_id) for team in told.teams] == board
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["replay", "last", "-w", str(tmp_path)])
+    out = capsys.readouterr().out
+    named = ", ".join(f"{team_id} (rounds 1 to {last})" for team_id, last in rounds.items())
+    assert end.value.code == 2
+    assert [line for line in out.splitlines() if "with earlier settings" in line] == [
+        f"cannot be replayed: {named}: these rounds were begun with earlier settings, before a change that was "
+        "accepted with --accept-changes; mixseek show shows what they came to"
+    ]
+    assert f"\n{outcome}: " in out
+    assert not re.search("not in the journal|had not failed|was played|leader board was|failed: ", out)
+
+
+def test_what_differs_beside_rounds_with_earlier_settings_is_told_as_ever(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _resumed_with(tmp_path, *LEADER)
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        db.execute("DELETE FROM calls WHERE role = 'evaluator' AND team_id = 'beta' AND round_number = 2")
+    db.close()
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["replay", "last", "-w", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert end.value.code == 1
+    assert "cannot be replayed: alpha (rounds 1 to 2): " in out
+    assert "not in the journal: evaluator 'Quality' (loop:judge) of team 'beta' in round 2, try 1" in out
+    assert "'alpha'" not in out
+
+
+def test_rounds_after_an_accepted_change_are_compared_by_their_settings(tmp_path: Path) -> None:
+    execution_id = _resumed_with(tmp_path, "evaluator.toml", "[[metrics]]", "timeout_seconds = 99\n[[metrics]]")
+    with sqlite3.connect(tmp_path / "journal.db") as db:
+        db.execute("DELETE FROM calls WHERE role = 'evaluator' AND team_id = 'alpha' AND round_number = 3")
+    db.close()
+    told = asyncio.run(replay(execution_id, tmp_path))
+    assert (told.equal, told.with_earlier_settings) == (False, {})
+    assert [call for call in told.missing_calls if "team 'alpha' in round 3" in call]
+
+
+def test_what_has_changed_since_is_told_before_earlier_settings_are_blamed(tmp_path: Path) -> None:
+    execution_id = _resumed_with(tmp_path, "evaluator.toml", "[[metrics]]", "timeout_seconds = 99\n[[metrics]]")
+    file = tmp_path / "configs" / "agents" / "1.toml"
+    file.write_text(file.read_text().replace("loop:leader-beta", "loop:another"))
+    told = asyncio.run(replay(execution_id, tmp_path))
+    assert (len(told.changes), told.with_earlier_settings) == (1, {})
+    assert "round 1 of team 'beta' was played, and is not now" in told.differences
+
+
 # --- what was given up because something beside it failed -------------------------------------------------------------
 
 STRICT = """

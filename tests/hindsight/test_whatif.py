@@ -8,10 +8,12 @@ from itertools import count
 from pathlib import Path
 from typing import cast
 
+import duckdb
 import pytest
 
 from mixseek.cli import main
 from mixseek.errors import ConfigurationError
+from mixseek.events import Event, RoundStarted
 from mixseek.hindsight.whatif import StopRule, WhatIf, what_if
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExitReason, ModelRole, ModelUsage
@@ -339,6 +341,64 @@ def test_stopping_earlier_never_takes_longer_though_a_pause_lay_between_two_proc
     record = _record().model_copy(update={"seconds": 1.0})
     [report] = what_if(record, [StopRule.parse("max_rounds=2")]).rules
     assert (report.kept.seconds, report.saved.seconds) == (1.0, 0.0)
+
+
+async def _paused(root: Path) -> str:
+    """Stopped in its second round, and gone on with when a day had passed."""
+    write_workspace(root, teams=2, members=0, max_rounds=3)
+    built: list[Orchestrator] = []
+
+    def stop(event: Event) -> None:
+        if isinstance(event, RoundStarted) and event.round_number == 2:
+            built[0].stop()
+
+    settings = load_orchestrator_settings(root / "configs" / "orchestrator.toml", root)
+    with scripted() as script:
+        script.on(Match("judge"), lambda _: {"evaluator_comment": "fair", "score": 50})
+        built.append(Orchestrator(settings, listeners=[stop]))
+        execution_id = (await built[0].execute("What is it?")).execution_id
+        await Orchestrator(settings).resume(execution_id)
+    earlier = "- INTERVAL 1 DAY WHERE round_number = 1"
+    with duckdb.connect(root / "mixseek.db") as db:
+        for moment in ("round_started_at", "round_ended_at"):
+            db.execute(f"UPDATE round_status SET {moment} = {moment} {earlier}")
+    return execution_id
+
+
+def test_without_the_journal_of_a_run_that_had_a_pause_only_the_time_of_all_of_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execution_id = asyncio.run(_paused(tmp_path))
+    for file in tmp_path.glob("journal.db*"):
+        file.unlink()
+    arguments = ["whatif", "last", "--stop-rule", "max_rounds=1", "--stop-rule", "target_score=99", "-w", str(tmp_path)]
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main([*arguments, "-f", "json"])
+    told = json.loads(capsys.readouterr().out)
+    fewer, same = told["rules"]
+    assert told["has_unknown_pauses"]
+    assert told["recorded"]["kept"]["seconds"] == same["kept"]["seconds"] > 0
+    assert (fewer["kept"]["seconds"], fewer["saved"]["seconds"], fewer["saved"]["rounds"]) == (None, None, 4)
+    assert {team["kept"]["seconds"] for team in fewer["teams"]} == {None}
+    with pytest.raises(SystemExit):
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert [line.split()[-1] for line in out.splitlines() if line.startswith("max_rounds=1 ")] == ["-"]
+    assert err == (
+        f"mixseek: the journal has nothing of execution {execution_id}, which may have had pauses: "
+        "how long its rounds were played is not known\n"
+    )
+
+
+def test_without_the_journal_of_a_run_without_a_pause_its_times_are_known(tmp_path: Path) -> None:
+    asyncio.run(_played(tmp_path, 9, 3, ""))
+    for file in tmp_path.glob("journal.db*"):
+        file.unlink()
+    record = asyncio.run(load_execution(Workspace.locate(tmp_path), "x"))
+    report = what_if(record, [StopRule.parse("max_rounds=1")])
+    assert not report.has_unknown_pauses
+    assert report.rules[0].kept.seconds is not None
 
 
 def test_a_pause_between_two_processes_is_no_time_that_was_played() -> None:

@@ -36,7 +36,7 @@ from mixseek.cli.resume import AcceptChangesOption, ResumeOutputs, resume_execut
 from mixseek.config.attachments import read_attachments
 from mixseek.config.kinds import ORCHESTRATOR
 from mixseek.config.manager import ConfigurationManager, RunSettings, locate_workspace, redactor_of
-from mixseek.errors import ConfigurationError
+from mixseek.errors import ConfigurationError, MixSeekError, StorageError
 from mixseek.records import Attachment
 
 __all__ = ["app"]
@@ -157,19 +157,19 @@ def _leave_with_plan(
     raise typer.Exit(EXIT_NO_RESULT if fault else 0)
 
 
-def _fault(manager: ConfigurationManager, file: Path, settings: RunSettings) -> ConfigurationError | None:
-    """What keeps a run by these settings from beginning: a key that is missing, or a part that cannot be built."""
+def _fault(manager: ConfigurationManager, file: Path, settings: RunSettings) -> MixSeekError | None:
+    """What keeps a run by these settings from beginning: a missing key, a part that cannot be built, a bad journal."""
     from mixseek.orchestrator import Orchestrator  # as below
 
     try:
         manager.load_run_settings(file, for_a_run=True)
-        asyncio.run(Orchestrator(settings.orchestrator, save_db=False).rehearse())
-    except ConfigurationError as error:
+        asyncio.run(Orchestrator(settings.orchestrator).rehearse())
+    except (ConfigurationError, StorageError) as error:
         return error
     return None
 
 
-def _print_plan(plan: Plan, output: Format, fault: ConfigurationError | None) -> None:
+def _print_plan(plan: Plan, output: Format, fault: MixSeekError | None) -> None:
     """The plan, and what keeps it from being played."""
     if output is Format.JSON:
         print_json({**plan.as_json(), **({"error": error_as_json(fault)} if fault else {})})

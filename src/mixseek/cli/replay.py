@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 EXIT_DIFFERENT = 1
+EXIT_NOT_REPLAYED = 2
 _MOST_CHANGES = 5
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -46,7 +47,7 @@ def replay(
     Every call is answered, or fails, as it did. In the end stands the leader board, and whether it is that of the
     record; a changed configuration or a metric that is not always the same shows there.
 
-    Exit codes: 0 it came to the same, 1 it did not, 2 it cannot be replayed, 130 Ctrl-C.
+    Exit codes: 0 it came to the same, 1 it did not, 2 it, or a team of it, cannot be replayed, 130 Ctrl-C.
 
     \b
     Examples:
@@ -64,7 +65,12 @@ def replay(
         print_json(place.redactor.value(as_json(told)))
     else:
         _print(told)
-    raise typer.Exit(0 if told.equal else EXIT_DIFFERENT)
+    raise typer.Exit(0 if told.equal else EXIT_DIFFERENT if _differs(told) else EXIT_NOT_REPLAYED)
+
+
+def _differs(told: "Replay") -> bool:
+    """Whether what could be replayed is not what was recorded."""
+    return bool(told.differences or told.missing_calls)
 
 
 def _print(told: "Replay") -> None:
@@ -88,6 +94,12 @@ def _print(told: "Replay") -> None:
         places = told.places_of_taken_out
         named = (f"{one} (place {places[one]})" if one in places else one for one in told.taken_out)
         print_line(f"taken out when the execution was resumed, and not played again: {', '.join(named)}")
+    if told.with_earlier_settings:
+        named = (f"{team_id} ({_rounds(last)})" for team_id, last in told.with_earlier_settings.items())
+        print_line(
+            f"cannot be replayed: {', '.join(named)}: these rounds were begun with earlier settings, before a change "
+            "that was accepted with --accept-changes; mixseek show shows what they came to"
+        )
     print_line()
     for line in (*told.differences, *(f"not in the journal: {call}" for call in told.missing_calls)):
         print_line(line)
@@ -95,11 +107,22 @@ def _print(told: "Replay") -> None:
         print_line(
             f"taken as failed, as they had, though they would go on now: {', '.join(told.tries_taken_as_failed)}"
         )
-    outcome = "equal to the record" if told.equal else "not what was recorded"
     calls = counted(told.calls, "call")
-    print_line(f"{outcome}: {calls} answered from the journal, nobody was asked, {told.seconds:.1f} s")
+    print_line(f"{_outcome(told)}: {calls} answered from the journal, nobody was asked, {told.seconds:.1f} s")
     if left_out := ", ".join(_left_out(told)):
         print_line(f"not among them: {left_out}")
+
+
+def _rounds(last: int) -> str:
+    return "round 1" if last == 1 else f"rounds 1 to {last}"
+
+
+def _outcome(told: "Replay") -> str:
+    if told.equal:
+        return "equal to the record"
+    if _differs(told):
+        return "not what was recorded"
+    return "the rest is equal to the record" if told.teams or told.failed_teams else "no team could be replayed"
 
 
 def _left_out(told: "Replay") -> Iterator[str]:

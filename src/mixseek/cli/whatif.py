@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mixseek.amounts import cost_words, counted, number, usd, usd_digits
-from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format
+from mixseek.cli.output import Format, FormatOption, WorkspaceOption, print_json, print_line, use_format, warn
 from mixseek.cli.stored import IdArgument, as_json, duration, open_place, score_text, tell_if_open
 from mixseek.cli.tables import Column, print_table
 
@@ -68,6 +68,11 @@ def whatif(
     rules = [StopRule.parse(text) for text in stop_rule]
     report = what_if(place.load(execution), rules)
     tell_if_open(report.execution_id, report.status)
+    if report.has_unknown_pauses:
+        warn(
+            f"mixseek: the journal has nothing of execution {report.execution_id}, which may have had pauses: "
+            "how long its rounds were played is not known"
+        )
     if output is Format.JSON:
         print_json(as_json(report))
         return

@@ -9,11 +9,11 @@ way as before.
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 from pydantic import JsonValue
 
@@ -77,6 +77,10 @@ class Replay(Record):
     """Teams that were taken out when the execution was resumed: they are not in the file, and do not play again."""
     places_of_taken_out: Mapping[str, int] = {}
     """Where those of them stand that are on the leader board of the record: no other team is given these places."""
+    with_earlier_settings: Mapping[str, int] = {}
+    """Teams that cannot be replayed, with the last round that each began before a change the execution was resumed
+    with: by the present settings such a round does not come to the same. They are not in ``teams``, ``failed_teams``,
+    ``differences`` and ``missing_calls``."""
     differences: tuple[str, ...] = ()
     missing_calls: tuple[str, ...] = ()
     """Calls that the journal does not have."""
@@ -118,7 +122,12 @@ async def replay(
         run.meter.reuse_answers, run.meter.on_unanswered = True, answers.unanswered
         async with run:
             summary = await play_again(run, record.started, configured)
-    differences = [*_differences(record, heard, summary)]
+    changed = tuple(map(str, changes(record.started, heard.begun))) if heard.begun else ()
+    # What has changed since may be the reason as well, and can be undone.
+    earlier = {} if changed else _with_earlier_settings(record, heard, summary, answers)
+    replayed = _only_others(summary.model_dump(mode="json"), earlier)
+    differences = _differences(record.without(earlier), heard.without(earlier), replayed)
+    missing = [named for (team_id, _), named in answers.missing if team_id not in earlier]
     scopes = [*(line.scope for line in journal.lines), *(call.scope for call in journal.never_ended)]
     of_taken_out = sum(scope.team_id in record.taken_out for scope in scopes)
     left_behind = sum(call.scope.team_id not in record.taken_out for call in journal.never_ended)
@@ -129,17 +138,23 @@ async def replay(
     return Replay(
         execution_id=execution_id,
         user_prompt=summary.user_prompt,
-        equal=not differences and not answers.missing,
+        equal=not differences and not missing and not earlier,
         teams=tuple(
-            _team(rank, entry) for rank, entry in zip(_free_places(record), summary.team_results, strict=False)
+            _team(rank, entry)
+            for rank, entry in zip(
+                _free_places(record, earlier),
+                (entry for entry in summary.team_results if entry.team_id not in earlier),
+                strict=False,
+            )
         ),
-        failed_teams=tuple(sorted(team.team_id for team in summary.failed_teams_info)),
+        failed_teams=tuple(sorted(_failed_in(replayed))),
         taken_out=tuple(record.taken_out),
         places_of_taken_out=record.places_of_taken_out,
+        with_earlier_settings=earlier,
         differences=tuple(differences),
-        missing_calls=tuple(dict.fromkeys(answers.missing)),
+        missing_calls=tuple(dict.fromkeys(missing)),
         tries_taken_as_failed=tuple(sorted(set(answers.taken_as_failed))),
-        changes=tuple(map(str, changes(record.started, heard.begun))) if heard.begun else (),
+        changes=changed,
         resumed_with=record.resumed_with,
         calls=used,
         calls_cut_off=cut_off + left_behind,
@@ -149,9 +164,12 @@ async def replay(
     )
 
 
-def _free_places(record: "_Recorded") -> Iterator[int]:
+def _free_places(record: "_Recorded", others: Collection[str]) -> Iterator[int]:
     """The places of the board in their order, without those of teams that do not play again."""
     taken = set(record.places_of_taken_out.values())
+    free = (place for place in count(1) if place not in taken)
+    places = {each["team_id"]: place for place, each in zip(free, record.summary["team_results"], strict=False)}
+    taken |= {place for team_id, place in places.items() if team_id in others}
     return (place for place in count(1) if place not in taken)
 
 
@@ -233,6 +251,8 @@ class _Recorded:
     """Teams that played before it was resumed and not after, with the last round that each of them finished, or 0."""
     places_of_taken_out: Mapping[str, int]
     """Where those of them stand that are on the leader board."""
+    begun_earlier: Mapping[str, int]
+    """The last round that each team began before the last change to what it plays by."""
     summary: Mapping[str, Any]
     """How it ended, without those teams."""
     entries: Mapping[_Place, LeaderBoardEntry]
@@ -252,6 +272,15 @@ class _Recorded:
         last = self.finished_in.get((scope.team_id, scope.round_number), self.last_tries.get(scope.team_id, 0))
         return scope.attempt < last
 
+    def last_round(self, team_id: str) -> int:
+        """The last round that a team came to the end of, or 0."""
+        return max((number for team, number in self.entries if team == team_id), default=0)
+
+    def without(self, teams: Collection[str]) -> Self:
+        """The record of all other teams."""
+        entries = {place: entry for place, entry in self.entries.items() if place[0] not in teams}
+        return replace(self, summary=_only_others(self.summary, teams), entries=entries)
+
     def first_try(self, team_id: str, rounds: int) -> int:
         """The try in which a team was when it had finished so many rounds."""
         return self.finished_in.get((team_id, rounds), 1)
@@ -263,7 +292,7 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
             f"execution {execution_id!r} was pruned on {pruned_at:%Y-%m-%d}: "
             "what its models answered is not kept any more; mixseek show still shows its results"
         )
-    kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundFinished", "RoundFailed", "RoundJudged")
+    kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundStarted", "RoundFinished", "RoundFailed", "RoundJudged")
     events = await journal.events(execution_id, kinds=(*kinds, "TeamStarted", "TeamFailed"))
     begun = [event for event in events if event.kind in ("RunStarted", "RunResumed")]
     finished = [event for event in events if event.kind == "RunFinished"]
@@ -271,6 +300,11 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
         raise ConfigurationError(f"the journal knows nothing of execution {execution_id!r}, so it cannot be replayed")
     beginnings = [_begun(event) for event in begun]
     started = beginnings[-1]
+    resumed_with = [
+        (after, changes(*both))
+        for after, both in zip(begun[1:], pairwise(beginnings), strict=True)
+        if both[0].fingerprint
+    ]
     if [event.kind for event in events if event in (*begun, *finished)][-1] != "RunFinished":
         how = f", and {without_file_words()}" if started.config_file is None else f": {resume} goes on with it"
         raise ConfigurationError(f"execution {execution_id!r} did not come to its end{how}")
@@ -282,6 +316,16 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
     rounds = [event for event in rounds if event.team_id in started.team_names]
     summary = _told(finished[-1])["summary"]
     finals = [each for each in summary["team_results"] if each["team_id"] in started.team_names]
+    last_changes = {
+        team_id: after.position or 0
+        for after, changed in resumed_with
+        for team_id in started.team_names
+        if any(_touches(team_id, change) for change in changed)
+    }
+    begun_earlier: dict[str, int] = {}
+    for event in events:
+        if event.kind == "RoundStarted" and (event.position or 0) < last_changes.get(str(event.team_id), 0):
+            begun_earlier[str(event.team_id)] = int(_told(event)["round_number"])
     last_tries: dict[str, int] = {}
     finished_in: dict[_Place, int] = {}
     for event in events:
@@ -291,15 +335,14 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
             finished_in[_place(event)] = last_tries.get(str(event.team_id), 1)
     return _Recorded(
         started=started,
-        resumed_with=tuple(
-            str(each) for before, after in pairwise(beginnings) if before.fingerprint for each in changes(before, after)
-        ),
+        resumed_with=tuple(str(each) for _, changed in resumed_with for each in changed),
         taken_out=dict(sorted(taken_out.items())),
         places_of_taken_out={
             each["team_id"]: place
             for place, each in enumerate(summary["team_results"], 1)
             if each["team_id"] in taken_out
         },
+        begun_earlier=dict(sorted(begun_earlier.items())),
         summary={**summary, "team_results": finals},
         entries={_place(event): LeaderBoardEntry.model_validate(_told(event)["entry"]) for event in rounds},
         without_submission_in_time=frozenset(
@@ -314,6 +357,12 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
         out_of_money=_failed(events, "the run's budget ", "the team's budget ")
         | {each["team_id"] for each in finals if each["exit_reason"] == "budget_exhausted"},
     )
+
+
+def _touches(team_id: str, change: Problem) -> bool:
+    """Whether what has changed is not another team's alone."""
+    part = change.file or ""
+    return not part.startswith("team ") or part == f"team {team_id}"
 
 
 def _failed(events: Sequence[JournalEvent], *beginnings: str) -> frozenset[str]:
@@ -448,7 +497,7 @@ class _Answers:
 
     journal: _ReplayJournal
     record: _Recorded
-    missing: list[str] = field(default_factory=list)
+    missing: list[tuple[_Place, str]] = field(default_factory=list)
     taken_as_failed: list[str] = field(default_factory=list)
 
     async def unanswered(self, scope: Scope, model: str, key: str, occurrence: int) -> NoReturn:
@@ -468,7 +517,7 @@ class _Answers:
         if scope.team_id in self.record.out_of_money:
             raise BudgetExhaustedError(_EMPTY)
         named = f"{scope.role} {scope.agent_name!r} ({model}) of team {scope.team_id!r} in round {scope.round_number}"
-        self.missing.append(f"{named}, try {scope.attempt}")
+        self.missing.append(((scope.team_id, scope.round_number), f"{named}, try {scope.attempt}"))
         raise RunError(f"the journal does not have this call: {named}")
 
     async def _given_up(self, scope: Scope, model: str) -> NoReturn:
@@ -507,15 +556,58 @@ class _Heard:
         elif isinstance(event, RoundFinished | RoundFailed):
             self.entries[event.entry.team_id, event.entry.round_number] = event.entry
 
+    def without(self, teams: Collection[str]) -> Self:
+        """What it told of all other teams."""
+        return replace(self, entries={place: one for place, one in self.entries.items() if place[0] not in teams})
 
-def _differences(record: _Recorded, heard: _Heard, summary: ExecutionSummary) -> list[str]:
-    rounds = sorted({*record.entries, *heard.entries})
-    told = [_in_round(place, record.entries.get(place), heard.entries.get(place)) for place in rounds]
-    was, now = _board(record.summary), _board(summary.model_dump(mode="json"))
+
+def _with_earlier_settings(
+    record: _Recorded, heard: _Heard, summary: ExecutionSummary, answers: _Answers
+) -> dict[str, int]:
+    """Teams that come to something else by a round that they began with earlier settings, with the last such round.
+
+    Where a team began no other, how it ended was decided by these settings too.
+    """
+    places = {place for place in _all_rounds(record, heard) if _round_differs(place, record, heard)}
+    places |= {place for place, _ in answers.missing}
+    was, now = record.summary, summary.model_dump(mode="json")
+    ends = set(_board(was)) ^ set(_board(now))
+    end_otherwise = {team_id for team_id, *_ in ends} | (_failed_in(was) ^ _failed_in(now))
+    places |= {(team_id, record.last_round(team_id) + 1) for team_id in end_otherwise}
+    found = {}
+    for team_id, last in record.begun_earlier.items():
+        first = min((number for team, number in places if team == team_id), default=None)
+        if first is not None and (first <= last or record.last_round(team_id) <= last):
+            found[team_id] = last
+    return found
+
+
+def _only_others(summary: Mapping[str, Any], teams: Collection[str]) -> dict[str, Any]:
+    """A summary without these teams."""
+    lists = ("team_results", "failed_teams_info")
+    return {**summary, **{name: [one for one in summary[name] if one["team_id"] not in teams] for name in lists}}
+
+
+def _failed_in(summary: Mapping[str, Any]) -> set[str]:
+    return {one["team_id"] for one in summary["failed_teams_info"]}
+
+
+def _all_rounds(record: _Recorded, heard: _Heard) -> list[_Place]:
+    return sorted({*record.entries, *heard.entries})
+
+
+def _round_differs(place: _Place, record: _Recorded, heard: _Heard) -> bool:
+    return _in_round(place, record.entries.get(place), heard.entries.get(place)) is not None
+
+
+def _differences(record: _Recorded, heard: _Heard, summary: Mapping[str, Any]) -> list[str]:
+    told = [
+        _in_round(place, record.entries.get(place), heard.entries.get(place)) for place in _all_rounds(record, heard)
+    ]
+    was, now = _board(record.summary), _board(summary)
     if was != now:
         told.append(f"the leader board was {_shown(was)}, is {_shown(now)}")
-    failed = {one["team_id"] for one in record.summary["failed_teams_info"]}
-    fails = {team.team_id for team in summary.failed_teams_info}
+    failed, fails = _failed_in(record.summary), _failed_in(summary)
     told += [f"team {team_id!r} had failed, and does not" for team_id in sorted(failed - fails)]
     told += [f"team {team_id!r} had not failed, and does" for team_id in sorted(fails - failed)]
     return [each for each in told if each]

@@ -96,6 +96,7 @@ class Consumed(Record):
     cost_usd: float | None = 0.0
     """None where a price is not known."""
     seconds: float | None = None
+    """None where it is not known, as without the journal of an execution that had pauses."""
 
 
 class TeamOutcome(Record):
@@ -135,6 +136,9 @@ class WhatIfReport(Record):
     execution_id: str
     user_prompt: str
     status: Status
+    has_unknown_pauses: bool = False
+    """Whether it had pauses, or may have had some, of which only a journal that is gone could tell: how long its rounds
+    were played is not known then."""
     recorded: WhatIf
     rules: tuple[WhatIf, ...]
 
@@ -146,6 +150,7 @@ def what_if(record: ExecutionRecord, rules: Sequence[StopRule]) -> WhatIfReport:
         execution_id=record.execution_id,
         user_prompt=record.user_prompt,
         status=record.status,
+        has_unknown_pauses=record.has_unknown_pauses,
         recorded=_outcome(record, ends, None),
         rules=tuple(_under(record, rule) for rule in rules),
     )
@@ -273,12 +278,15 @@ def _require_costs(record: ExecutionRecord, ends: dict[str, _End]) -> None:
 
 
 def _outcome(record: ExecutionRecord, ends: dict[str, _End], rule: str | None) -> WhatIf:
-    teams = _ranked([_team(team, ends[team.team_id]) for team in record.teams])
+    teams = _ranked([_team(record, team, ends[team.team_id]) for team in record.teams])
     first = next((team for team in teams if team.rank == 1), None)
     last = [team.rounds[ends[team.team_id].rounds - 1] for team in record.teams if ends[team.team_id].rounds]
     seconds = record.seconds
     if rule is not None and any(team.stopped_early for team in teams):
-        seconds = _longest(record, teams) if record.was_resumed else _until(record, last)
+        if record.has_unknown_pauses:
+            seconds = None
+        else:
+            seconds = _longest(record, teams) if record.was_resumed else _until(record, last)
     saved = None if seconds is None or record.seconds is None else max(0.0, record.seconds - seconds)
     return WhatIf(
         rule=rule,
@@ -308,7 +316,7 @@ def _until(record: ExecutionRecord, last: Sequence[RoundRecord]) -> float | None
     return seconds if record.seconds is None else min(seconds, record.seconds)
 
 
-def _team(team: TeamRecord, end: _End) -> TeamOutcome:
+def _team(record: ExecutionRecord, team: TeamRecord, end: _End) -> TeamOutcome:
     kept, saved = team.rounds[: end.rounds], team.rounds[end.rounds :]
     scored = [(one.score, one.round_number) for one in kept if one.score is not None]
     best_score, best_round = max(scored, default=(None, None))
@@ -321,8 +329,8 @@ def _team(team: TeamRecord, end: _End) -> TeamOutcome:
         best_round=best_round,
         exit_reason=end.reason,
         stopped_early=bool(saved),
-        kept=_consumed(kept, lines),
-        saved=_consumed(saved, spared),
+        kept=_consumed(record, kept, lines),
+        saved=_consumed(record, saved, spared),
     )
 
 
@@ -331,10 +339,10 @@ def _billed(one: RoundRecord, end: _End, *, is_last: bool) -> list[ModelUsage]:
     return [line for line in one.bill if not (is_last and end.asks_nobody and line.role == "judgment")]
 
 
-def _consumed(rounds: Sequence[RoundRecord], bill: Sequence[ModelUsage]) -> Consumed:
+def _consumed(record: ExecutionRecord, rounds: Sequence[RoundRecord], bill: Sequence[ModelUsage]) -> Consumed:
     costs = [line.cost_usd for line in bill]
     finished = [one for one in rounds if one.is_finished]
-    seconds = [one.seconds for one in finished]
+    seconds = [None if record.has_unknown_pauses else one.seconds for one in finished]
     return Consumed(
         rounds=len(finished),
         requests=sum(line.requests for line in bill),

@@ -268,9 +268,14 @@ class Orchestrator:
         return _Execution(task, configured, run, self._workspace, self._on_round_complete, statuses, wanted)
 
     async def rehearse(self) -> None:
-        """Make all that a run needs, models and members included, and call nobody; what cannot be made is raised."""
+        """Make all that a run needs, models and members included, and call nobody; what cannot be made is raised.
+
+        So is a journal that a run would not begin with. No file is changed.
+        """
         configured = await self._complete(None)
         task = _task(configured, "rehearsal", None, None)
+        if self._save_db and self._journal:
+            await asyncio.to_thread(refuse_damaged, self._workspace.journal, leaves_no_trace=True)
         run = open_run(
             task.execution_id,
             self._workspace,

@@ -66,6 +66,7 @@ _Place = tuple[str, int]
 """A team and a round."""
 
 _ENDS = ("RunFinished", "RunInterrupted")
+_CLOCKS_DIFFER_SECONDS = 1.0
 _SIGNS_OF_PLAY = ("TeamStarted", "RoundStarted", "ModelCalled", "RoundFinished", "RoundFailed")
 
 
@@ -485,6 +486,7 @@ def _record(execution_id: str, stored: ExecutionRows, kept: _Kept, *, is_running
         started_at=kept.started.at if kept.started else _first_moment(stored),
         seconds=summary.get("total_execution_time_seconds") or kept.seconds,
         was_resumed=kept.was_resumed,
+        has_unknown_pauses=kept.started is None and _may_have_paused(stored),
         max_rounds=begun.get("max_rounds"),
         teams=_teams(stored, kept, bill),
         bill=bill,
@@ -506,6 +508,15 @@ def _first_moment(stored: ExecutionRows) -> datetime | None:
     moments = [row["round_started_at"] for row in stored.statuses if row["round_started_at"]]
     moments = moments or [row["created_at"] for row in stored.board if row["created_at"]]
     return min(moments, default=(stored.summary or {}).get("created_at"))
+
+
+def _may_have_paused(stored: ExecutionRows) -> bool:
+    """Whether more time went by from the first moment to the end than was played, or nobody knows how much was."""
+    summary = stored.summary or {}
+    first, end, played = _first_moment(stored), summary.get("completed_at"), summary.get("total_execution_time_seconds")
+    if first is None or end is None or played is None:
+        return True
+    return seconds_between(first, end) > float(played) + _CLOCKS_DIFFER_SECONDS
 
 
 def _usage(bill: Iterable[ModelUsage], known: Usage) -> Usage:

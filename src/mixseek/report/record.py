@@ -160,6 +160,9 @@ class ExecutionRecord(Record):
     seconds: float | None = None
     was_resumed: bool = False
     """Whether more than one process played it, so that there were pauses."""
+    has_unknown_pauses: bool = False
+    """Whether it had pauses, or may have had some, of which only a journal that is gone could tell how long they were:
+    the moments of rounds do not tell then how long these were played."""
     max_rounds: int | None = None
     teams: tuple[TeamRecord, ...] = ()
     """By rank; after them those without one, by id."""

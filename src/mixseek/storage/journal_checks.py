@@ -57,10 +57,10 @@ def check_journal(path: Path, bills: Iterable[ModelUsage] = (), stored: Collecti
         raise read_error(path, error) from error
 
 
-def refuse_damaged(path: Path) -> None:
+def refuse_damaged(path: Path, *, leaves_no_trace: bool = False) -> None:
     """Raise if the file's pages make no sense: what is written into it might not be found again."""
     try:
-        connection = open_for_reading(path, _WAIT_SECONDS)
+        connection = open_for_reading(path, _WAIT_SECONDS, leaves_no_trace=leaves_no_trace)
         if connection is None:
             return
         with closing(connection):

@@ -183,20 +183,26 @@ def _open_existing(path: Path, wait_seconds: float, *, is_durable: bool = True) 
     return connection
 
 
-def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | None:
-    """A connection that cannot write, or None while there is nothing to read."""
+def open_for_reading(path: Path, wait_seconds: float, *, leaves_no_trace: bool = False) -> sqlite3.Connection | None:
+    """A connection that cannot write, or None while there is nothing to read.
+
+    With ``leaves_no_trace`` a journal of an older version stays one, and no file is made beside one that is whole.
+    """
     _refuse_directory(path, DatabaseReadError)
     # Opening an empty file would take a lock that the process needs which turns it into a journal.
     if not path.exists() or path.stat().st_size == 0:
         return None
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?{_mode_for_reading(path)}", uri=True, timeout=wait_seconds, check_same_thread=False
+        f"{path.absolute().as_uri()}?{_mode_for_reading(path, leaves_no_trace=leaves_no_trace)}",
+        uri=True,
+        timeout=wait_seconds,
+        check_same_thread=False,
     )
     connection.row_factory = sqlite3.Row
     register(connection)
     try:
         version = journal_version(connection, path)
-        if 0 < version < len(_MIGRATIONS):
+        if 0 < version < len(_MIGRATIONS) and not leaves_no_trace:
             open_for_writing(path, wait_seconds).close()
     except BaseException:
         connection.close()
@@ -207,12 +213,13 @@ def open_for_reading(path: Path, wait_seconds: float) -> sqlite3.Connection | No
     return None
 
 
-def _mode_for_reading(path: Path) -> str:
+def _mode_for_reading(path: Path, *, leaves_no_trace: bool) -> str:
     """Readers share a file beside the journal, which they make; where they cannot, the journal has to be whole."""
     log, shared = (path.with_name(f"{path.name}-{ending}") for ending in ("wal", "shm"))
-    if shared.exists() or os.access(path.parent, os.W_OK):
+    has_log = log.exists() and log.stat().st_size > 0
+    if shared.exists() or (os.access(path.parent, os.W_OK) and (has_log or not leaves_no_trace)):
         return "mode=ro"
-    if log.exists() and log.stat().st_size:
+    if has_log:
         raise DatabaseReadError(
             f"journal {str(path)!r} has a log, {log.name!r}, that can be read only where files can be made beside it: "
             "make the directory writable, or copy the workspace"
