@@ -383,8 +383,10 @@ def test_rebuilding_by_hand_mends_what_differs_and_says_what_it_did(run: Run, wo
     (workspace / "mixseek.db").unlink()
     code, out, err = run("rebuild")
     assert code == 0
-    assert "1 execution in the journal: 0 rows added, 0 changed" in out
-    assert "was missing and is made from journal.db" in err
+    told = re.search(r"was missing and is made from journal.db: (\d+ rows) of 1 execution", err)
+    assert told, err
+    assert f"1 execution in the journal: {told[1]} added, 0 changed" in out
+    assert "1 execution in the journal: 0 rows added, 0 changed" in run("rebuild")[1]
 
 
 def test_without_a_journal_there_is_nothing_to_rebuild_from(run: Run, workspace: Path) -> None:
