@@ -244,6 +244,7 @@ def test_a_whole_journal_is_told_to_be_whole(run: Run) -> None:
     [
         ("UPDATE calls SET answer = x'78da00' WHERE id = 1", "calls 1 of .* answer is no readable JSON"),
         ("UPDATE events SET payload = '{' WHERE position = 2", "events 2 of .* payload is no readable JSON"),
+        ("UPDATE calls SET usage = '{' WHERE id = 1", "calls 1 of .* usage is no readable JSON"),
         ("UPDATE calls SET request = NULL WHERE id = 1", "has lost what was asked or answered"),
         ("UPDATE tool_results SET key = 'x' WHERE id = 1", "tool_results 1 of .*: 'x' is no key"),
         ("DELETE FROM started_calls WHERE rowid = 1", "was never started"),
@@ -330,6 +331,18 @@ def test_events_and_calls_of_a_damaged_journal_are_told_with_a_warning_that_some
         assert told[:2] == (code, out), command
         assert told[2].count("is damaged (") == 1, command
         assert told[2].endswith("; what is told here may lack some of it\n"), command
+
+
+def test_what_was_kept_and_is_no_json_any_more_is_told_as_damage_and_not_as_a_bug(run: Run, workspace: Path) -> None:
+    change(workspace, "UPDATE events SET payload = '{' WHERE kind = 'RunStarted'")
+    change(workspace, "UPDATE calls SET attempts = x'78da00' WHERE id = 1")
+    for command in (("journal", "tail", "-n", "200"), ("journal", "calls"), ("rebuild",)):
+        code, _, err = run(*command)
+        assert (code, "journal.db' is damaged (what was kept is no readable JSON: " in err) == (2, True), (command, err)
+    for reading in ("history", "show"):
+        code, out, err = run(reading)
+        assert (code, "what cannot be read of it is left out" in err) == (0, True), (reading, err)
+        assert "A task" in out
 
 
 def test_pages_that_make_no_sense_are_told(run: Run, workspace: Path) -> None:

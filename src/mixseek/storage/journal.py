@@ -29,7 +29,7 @@ from pydantic import BaseModel, JsonValue, RootModel
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
 from mixseek.records import ModelUsage, Usage
 from mixseek.redaction import MadeJson, RedactedJson, Redactor
-from mixseek.storage.bodies import packed, value_of
+from mixseek.storage.bodies import UnreadableBodyError, packed, value_of
 from mixseek.storage.journal_file import (
     abandon,
     delete_rows,
@@ -501,7 +501,11 @@ class Journal:
 
     async def _many(self, read: Callable[[sqlite3.Row], _T], statement: str, *values: _Value) -> list[_T]:
         def work() -> list[_T]:
-            return [read(row) for row in self._reader.rows(statement, values)]
+            rows = self._reader.rows(statement, values)
+            try:
+                return [read(row) for row in rows]
+            except UnreadableBodyError as error:
+                raise read_error(self.path, error) from error
 
         return await asyncio.to_thread(work)
 
