@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def _killed_run(root: Path, server: ModelServerProcess, scenario: Scenario) -> i
         child.process.kill()
         child.process.wait()
     _wait_until(lambda: server.bill.total.waiting == 0)
-    with sqlite3.connect(root / "journal.db", timeout=30) as db:
+    with closing(sqlite3.connect(root / "journal.db", timeout=30)) as db:
         (kept,) = db.execute("SELECT count(*) FROM calls WHERE answer IS NOT NULL").fetchone()
     return server.bill.total.answered - int(kept)
 

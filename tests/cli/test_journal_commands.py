@@ -244,6 +244,7 @@ def test_a_whole_journal_is_told_to_be_whole(run: Run) -> None:
     [
         ("UPDATE calls SET answer = x'78da00' WHERE id = 1", "calls 1 of .* answer is no readable JSON"),
         ("UPDATE events SET payload = '{' WHERE position = 2", "events 2 of .* payload is no readable JSON"),
+        ("UPDATE calls SET usage = '{' WHERE id = 1", "calls 1 of .* usage is no readable JSON"),
         ("UPDATE calls SET request = NULL WHERE id = 1", "has lost what was asked or answered"),
         ("UPDATE tool_results SET key = 'x' WHERE id = 1", "tool_results 1 of .*: 'x' is no key"),
         ("DELETE FROM started_calls WHERE rowid = 1", "was never started"),
@@ -274,9 +275,9 @@ def test_executions_that_the_journal_does_not_have_are_counted_and_are_no_fault(
     code, out, err = run("journal", "tail")
     assert (code, out, lost in err, "nothing was played" in err) == (0, "", True, False), err
     nothing_of_it = "it was played without one, or its journal was removed"
-    assert nothing_of_it in run("journal", "tail", "last")[2]
-    code, _, err = run("journal", "calls", "last")
-    assert (code, nothing_of_it in err) == (2, True), err
+    for command in (("tail", "last"), ("tail", "last", "--follow"), ("calls", "last")):
+        code, out, err = run("journal", *command)
+        assert (code, out, nothing_of_it in err) == (2, "", True), err
     asyncio.run(_play(workspace))
     _, out, _ = run("journal", "verify")
     assert out.startswith("the journal is whole: 1 execution, ")
@@ -306,6 +307,42 @@ def test_of_pages_that_make_no_sense_the_first_is_told_and_how_many_more(run: Ru
     assert not any("\n" in fault for fault in faults)
     assert more == f"and at least {len(faults) - 1} more"
     assert total.startswith(f"at least {len(faults)} faults in 1 execution")
+
+
+def test_events_and_calls_of_a_damaged_journal_are_told_with_a_warning_that_some_may_be_missing(
+    run: Run, workspace: Path
+) -> None:
+    commands = [("tail",), ("tail", "last", "-f"), ("tail", "--format", "json"), ("calls",), ("calls", "-f", "json")]
+    whole = [run("journal", *command) for command in commands]
+    assert not any("damaged" in err for _, _, err in whole)
+    file = workspace / "journal.db"
+    with closing(sqlite3.connect(file)) as journal:
+        # Needed by none of the commands, and by nobody but them known to be so.
+        journal.execute("CREATE TABLE broad (text)")
+        journal.execute("INSERT INTO broad VALUES (?)", ("x" * 3000,))
+        journal.commit()
+        journal.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = journal.execute("SELECT rootpage FROM sqlite_master WHERE name = 'broad'").fetchone()
+    data = bytearray(file.read_bytes())
+    data[4096 * (page - 1) : 4096 * page] = b"\x55" * 4096
+    file.write_bytes(bytes(data))
+    for command, (code, out, _) in zip(commands, whole, strict=True):
+        told = run("journal", *command)
+        assert told[:2] == (code, out), command
+        assert told[2].count("is damaged (") == 1, command
+        assert told[2].endswith("; what is told here may lack some of it\n"), command
+
+
+def test_what_was_kept_and_is_no_json_any_more_is_told_as_damage_and_not_as_a_bug(run: Run, workspace: Path) -> None:
+    change(workspace, "UPDATE events SET payload = '{' WHERE kind = 'RunStarted'")
+    change(workspace, "UPDATE calls SET attempts = x'78da00' WHERE id = 1")
+    for command in (("journal", "tail", "-n", "200"), ("journal", "calls"), ("rebuild",)):
+        code, _, err = run(*command)
+        assert (code, "journal.db' is damaged (what was kept is no readable JSON: " in err) == (2, True), (command, err)
+    for reading in ("history", "show"):
+        code, out, err = run(reading)
+        assert (code, "what cannot be read of it is left out" in err) == (0, True), (reading, err)
+        assert "A task" in out
 
 
 def test_pages_that_make_no_sense_are_told(run: Run, workspace: Path) -> None:
@@ -383,8 +420,10 @@ def test_rebuilding_by_hand_mends_what_differs_and_says_what_it_did(run: Run, wo
     (workspace / "mixseek.db").unlink()
     code, out, err = run("rebuild")
     assert code == 0
-    assert "1 execution in the journal: 0 rows added, 0 changed" in out
-    assert "was missing and is made from journal.db" in err
+    told = re.search(r"was missing and is made from journal.db: (\d+ rows) of 1 execution", err)
+    assert told, err
+    assert f"1 execution in the journal: {told[1]} added, 0 changed" in out
+    assert "1 execution in the journal: 0 rows added, 0 changed" in run("rebuild")[1]
 
 
 def test_without_a_journal_there_is_nothing_to_rebuild_from(run: Run, workspace: Path) -> None:

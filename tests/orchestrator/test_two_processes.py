@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import duckdb
@@ -65,13 +65,13 @@ def _exec(root: Path) -> tuple[str, ...]:
 
 
 def _execution_id(root: Path) -> str:
-    with sqlite3.connect(root / "journal.db", timeout=30) as db:
+    with closing(sqlite3.connect(root / "journal.db", timeout=30)) as db:
         ((found,),) = db.execute("SELECT execution_id FROM events WHERE kind = 'RunStarted'").fetchall()
     return str(found)
 
 
 def _rows(root: Path) -> list[list[tuple[object, ...]]]:
-    with sqlite3.connect(root / "journal.db", timeout=30) as db:
+    with closing(sqlite3.connect(root / "journal.db", timeout=30)) as db:
         kept = [db.execute(f"SELECT * FROM {name}").fetchall() for name in ("calls", "events", "prompts")]
     with duckdb.connect(str(root / "mixseek.db")) as db:
         tables = ("leader_board", "round_history", "round_status", "execution_summary", "model_usage")
@@ -80,7 +80,7 @@ def _rows(root: Path) -> list[list[tuple[object, ...]]]:
 
 def _is_quiet(root: Path, server: ModelServerProcess) -> bool:
     """Whether the run waits for one hanging call alone, and holds nothing."""
-    with sqlite3.connect(root / "journal.db", timeout=30) as db:
+    with closing(sqlite3.connect(root / "journal.db", timeout=30)) as db:
         ended = db.execute("SELECT count(*) FROM events WHERE kind = 'TeamFinished'").fetchone()[0]
     return bool(ended == 1 and server.bill.total.waiting == 1)
 

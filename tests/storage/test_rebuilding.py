@@ -139,7 +139,8 @@ async def test_a_broken_file_is_kept_under_another_name_and_what_it_still_tells_
     assert f"the broken file is kept as {kept.name}" in caplog.text
     assert "why it was made anew: it was not a DuckDB database file" in caplog.text
     assert "move it away" not in caplog.text
-    assert "leader_board" in caplog.text
+    lost = "no table could be read: rows of executions that the journal does not have, if there were any, are only in"
+    assert lost in caplog.text
 
 
 async def test_rows_of_others_are_taken_from_all_tables_of_a_damaged_file_but_the_damaged_one(
@@ -159,7 +160,39 @@ async def test_rows_of_others_are_taken_from_all_tables_of_a_damaged_file_but_th
     after = all_rows(tmp_path)
     assert [row[0] for row in after["leader_board"] if row not in before["leader_board"]] == ["of another"]
     assert {**after, "leader_board": before["leader_board"]} == before
-    assert "of other executions 1 rows were taken over, but round_history could not be read" in caplog.text
+    told = "1 row of executions that the journal does not have was taken over, but round_history could not be read: "
+    assert told in caplog.text
+
+
+async def test_a_damaged_table_that_had_only_rows_of_the_journals_executions_is_not_told_as_a_loss(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await small_run(tmp_path, server)
+    async with AggregationStore(tmp_path) as store:
+        record = MemberSubmissionsRecord(execution_id="one", team_id="x", team_name="X", round_number=1)
+        await store.save_aggregation("one", record, [random.Random(0).randbytes(200_000).hex()])
+    damage(tmp_path / "mixseek.db", "round_history")
+    with caplog.at_level(logging.WARNING):
+        async with AggregationStore(tmp_path) as store:
+            assert await store.load_round_history("one", "x", 1) == (None, [])
+    assert "it had no rows of executions that the journal does not have; the broken file is kept" in caplog.text
+    assert "could not be read" not in caplog.text
+
+
+async def test_what_was_made_because_the_file_was_missing_or_broken_counts_for_whoever_rebuilds_and_once(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await small_run(tmp_path, server)
+    made = sum(map(len, all_rows(tmp_path).values()))
+    cut_off(tmp_path / "mixseek.db")
+    with caplog.at_level(logging.WARNING):
+        async with AggregationStore(tmp_path) as store:
+            assert (await store.rebuild()).added == made
+            assert (await store.rebuild()).added == 0
+    assert f"made from journal.db: {made} rows of 1 execution" in caplog.text
+    (tmp_path / "mixseek.db").write_bytes(b"no database" * 1000)
+    async with AggregationStore(tmp_path) as store:
+        assert (await store.rebuild()).added == made
 
 
 @pytest.mark.parametrize("read", ["all", "rows"])

@@ -26,14 +26,14 @@ from mixseek.cli.output import (
 )
 from mixseek.cli.stored import IdArgument, Place, duration, open_place
 from mixseek.cli.tables import Column, print_table
-from mixseek.errors import ConfigurationError
+from mixseek.errors import ConfigurationError, StorageError
 from mixseek.records import Usage
 from mixseek.report.reading import LAST, nothing_played
 from mixseek.report.tabular import csv_text
 from mixseek.storage.beginning import BEGINNINGS, beginning_in
 from mixseek.storage.executions import StoredExecutions
 from mixseek.storage.journal import DERIVED, CallLine, Journal, JournalEvent, ModelCall, StartedCall, derived_id
-from mixseek.storage.journal_checks import JournalCheck, check_journal
+from mixseek.storage.journal_checks import JournalCheck, check_journal, refuse_damaged
 from mixseek.storage.playing import is_playing
 
 __all__ = ["app"]
@@ -101,8 +101,7 @@ async def _tail(place: Place, execution_id: str | None, count: int, follow: bool
         # One more than is shown: without any there would be no position to go on from.
         newest = await journal.last_events(execution_id, count=max(count, 1))
         _print_events(place, newest[-count:] if count else [], output)
-        if not newest and not follow:
-            warn(f"mixseek: {await _why_nothing_is_told(place, execution_id)}")
+        await asyncio.to_thread(_tell_of_damage, place)
         while follow:
             # Asked before the last look, so that nothing which came meanwhile is missed.
             is_over = _is_over(place, execution_id, newest)
@@ -110,13 +109,24 @@ async def _tail(place: Place, execution_id: str | None, count: int, follow: bool
             _print_events(place, news, output)
             newest = news or newest
             if is_over:
-                return
+                break
             await asyncio.sleep(_LOOK_SECONDS)
-
-
-async def _why_nothing_is_told(place: Place, execution_id: str | None) -> str:
+    if newest:
+        return
     if execution_id is not None:
-        return _nothing_of(execution_id)
+        raise ConfigurationError(_nothing_of(execution_id))
+    warn(f"mixseek: {await _why_nothing_is_told(place)}")
+
+
+def _tell_of_damage(place: Place) -> None:
+    """Warn where pages make no sense: what is printed may be less than what was kept."""
+    try:
+        refuse_damaged(place.workspace.journal)
+    except StorageError as error:
+        warn(f"mixseek: {error}; what is told here may lack some of it")
+
+
+async def _why_nothing_is_told(place: Place) -> str:
     # What was played without a journal was played all the same.
     stored = await StoredExecutions(place.workspace.database).all()
     return _without_journal(len(stored)) if stored else nothing_played(place.workspace)
@@ -291,6 +301,7 @@ def calls(
         digits = usd_digits(line["cost_usd"] for line in ended)
         print_table(_COLUMNS, [[place.redactor.text(cell) for cell in _cells(line, digits)] for line in ended])
         print_line(", ".join([_total_line(ended), *_on_their_way(found)]))
+    _tell_of_damage(place)
 
 
 def _whose_calls(place: Place, given: str) -> str:

@@ -8,6 +8,7 @@ Times go in and come out as UTC, JSON columns as values.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -323,13 +324,18 @@ class AggregationStore:
         return deleted, tuple(unused)
 
     async def rebuild(self) -> Rebuilt:
-        """Make the rows of every execution of the journal beside the file anew; rows of others stay."""
+        """Make the rows of every execution of the journal beside the file anew; rows of others stay.
+
+        What was made from the journal because the file was missing or broken counts as well.
+        """
         found: list[Rebuilt] = []
 
         def work(connection: Connection) -> None:
             _read_through(connection)
             journal = journal_beside(self._worker.path)
-            found.append(Rebuilt() if journal is None else rebuild_rows(connection, self._worker.path, journal))
+            rebuilt = Rebuilt() if journal is None else rebuild_rows(connection, self._worker.path, journal)
+            made = self._worker.made_at_opening()
+            found.append(replace(rebuilt, added=rebuilt.added + made.added, changed=rebuilt.changed + made.changed))
 
         await self._change(work)
         return found[-1]

@@ -9,10 +9,17 @@ import sqlite3
 import zlib
 from typing import Any
 
-__all__ = ["UNPACK", "packed", "register", "unpacked", "value_of"]
+__all__ = ["UNPACK", "UnreadableBodyError", "packed", "register", "unpacked", "value_of"]
 
 UNPACK = "unpacked"
 """The SQL function that gives the text of a body; :func:`register` makes it known to a connection."""
+
+
+class UnreadableBodyError(sqlite3.DatabaseError):
+    """A body that is not as it was stored; whoever reads the file takes it for damage, as for a page of SQLite's."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
 
 _WORTHWHILE_BYTES = 4096
 _LEVEL = 1
@@ -33,8 +40,11 @@ def unpacked(stored: str | bytes | None) -> str | None:
 
 def value_of(stored: str | bytes | None) -> Any:
     """The JSON value of a stored body; None where there is none."""
-    text = unpacked(stored)
-    return None if text is None else json.loads(text)
+    try:
+        text = unpacked(stored)
+        return None if text is None else json.loads(text)
+    except (ValueError, TypeError, zlib.error) as error:
+        raise UnreadableBodyError(f"what was kept is no readable JSON: {error}") from error
 
 
 def register(connection: sqlite3.Connection) -> None:

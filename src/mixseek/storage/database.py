@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
@@ -74,24 +74,29 @@ class HeldElsewhereError(Exception):
 
 
 def open_database(
-    path: Path, migrations: Sequence[Migration] = MIGRATIONS, *, is_first: bool = False
+    path: Path,
+    migrations: Sequence[Migration] = MIGRATIONS,
+    *,
+    is_first: bool = False,
+    made: Callable[[Rebuilt], None] = lambda _: None,
 ) -> duckdb.DuckDBPyConnection:
     """A connection to an up-to-date file; the caller has the turn.
 
     A file that is missing or broken is made from the journal beside it, if that has anything to make it from; a broken
-    one is kept under another name. For whoever ``is_first`` in a workspace there was nothing to be missed.
+    one is kept under another name. For whoever ``is_first`` in a workspace there was nothing to be missed. ``made`` is
+    told what came from the journal.
     """
     if not _holds_anything(path):
-        _create(path, migrations, None if is_first else journal_beside(path))
+        made(_create(path, migrations, None if is_first else journal_beside(path)))
     if _condemned(path).exists():
-        _remade(path, migrations)
+        _remade(path, migrations, made)
     try:
-        return _open_existing(path, migrations)
+        return _open_existing(path, migrations, made)
     except DamagedError as error:
-        if not _remade(path, migrations):
+        if not _remade(path, migrations, made):
             raise
         logger.warning("why it was made anew: %s", error.reason)
-    return _open_existing(path, migrations)
+    return _open_existing(path, migrations, made)
 
 
 def condemn_if_damaged(path: Path, error: BaseException) -> None:
@@ -109,23 +114,25 @@ def condemn_if_damaged(path: Path, error: BaseException) -> None:
         logger.warning("%s is damaged and could not be made anew: %s", path, remedied(fault))
 
 
-def _remade(path: Path, migrations: Sequence[Migration]) -> bool:
+def _remade(path: Path, migrations: Sequence[Migration], made: Callable[[Rebuilt], None]) -> bool:
     """Make the file anew from the journal, and keep the broken one under another name; False without a journal."""
     _condemned(path).unlink(missing_ok=True)
     journal = journal_beside(path)
     if journal is None:
         return False
-    _create(path, migrations, journal, broken=_aside(path))
+    made(_create(path, migrations, journal, broken=_aside(path)))
     return True
 
 
-def _open_existing(path: Path, migrations: Sequence[Migration]) -> duckdb.DuckDBPyConnection:
+def _open_existing(
+    path: Path, migrations: Sequence[Migration], made: Callable[[Rebuilt], None]
+) -> duckdb.DuckDBPyConnection:
     _check_kind(path)
     connection = _connect_without_damage(path, _keep_torn_log(path))
     try:
         _bring_up_to_date(connection, path, migrations)
         if _incomplete(path).exists():
-            _complete(connection, path)
+            made(_complete(connection, path))
     except BaseException as error:
         connection.close()
         if is_damage(error):
@@ -214,7 +221,9 @@ def _check_kind(path: Path) -> None:
         )
 
 
-def _create(path: Path, migrations: Sequence[Migration], journal: Path | None, *, broken: Path | None = None) -> None:
+def _create(
+    path: Path, migrations: Sequence[Migration], journal: Path | None, *, broken: Path | None = None
+) -> Rebuilt:
     """Make the file under another name first, so that a kill in the middle leaves no half of a database.
 
     It holds all that the journal tells, and what can be read of the one that is there, which gets the name
@@ -237,6 +246,7 @@ def _create(path: Path, migrations: Sequence[Migration], journal: Path | None, *
     _incomplete(path).unlink(missing_ok=True)
     if journal is not None:
         _tell_of_rebuilding(path, journal, rebuilt, broken, others)
+    return rebuilt
 
 
 def _give_other_name(path: Path, name: Path) -> None:
@@ -259,11 +269,20 @@ def _tell_of_rebuilding(
         if rebuilt.added:
             logger.warning("%s was missing and is %s", path, made)
         return
-    unread = [table.name for table in TABLES if table.name not in others]
-    rest = f"; of other executions {sum(others.values())} rows were taken over"
-    if unread:
-        rest += f", but {', '.join(unread)} could not be read: what others had there is only in the broken file"
-    logger.warning("%s was broken and is %s%s; the broken file is kept as %s", path, made, rest, broken.name)
+    found = _told_of_others([table.name for table in TABLES if table.name not in others], sum(others.values()))
+    logger.warning("%s was broken and is %s; %s; the broken file is kept as %s", path, made, found, broken.name)
+
+
+def _told_of_others(unread: Sequence[str], taken: int) -> str:
+    """What became of rows that the journal cannot tell, as far as it is known whether there were any."""
+    other = "of executions that the journal does not have"
+    rows = f"{counted(taken, 'row')} {other} {'was' if taken == 1 else 'were'} taken over"
+    if not unread:
+        return rows if taken else f"it had no rows {other}"
+    could = "no table could" if len(unread) == len(TABLES) else f"{', '.join(unread)} could not"
+    left = "more of them" if taken else f"rows {other}"
+    lost = f"{could} be read: {left}, if there were any, are only in the broken file"
+    return f"{rows}, but {lost}" if taken else lost
 
 
 # --- what a log did not give ------------------------------------------------------------------------------------------
@@ -279,12 +298,14 @@ def _condemned(path: Path) -> Path:
     return path.with_name(path.name + ".unreadable")
 
 
-def _complete(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _complete(connection: duckdb.DuckDBPyConnection, path: Path) -> Rebuilt:
+    rebuilt = Rebuilt()
     if (journal := journal_beside(path)) is not None:
         rebuilt = rebuild_rows(connection, path, journal)
         count = rebuilt.added + rebuilt.changed
         logger.warning("%s was completed from %s: %d rows were missing", path, journal.name, count)
     _incomplete(path).unlink(missing_ok=True)
+    return rebuilt
 
 
 def _sync_directory(directory: Path) -> None:

@@ -29,7 +29,7 @@ from pydantic import BaseModel, JsonValue, RootModel
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
 from mixseek.records import ModelUsage, Usage
 from mixseek.redaction import MadeJson, RedactedJson, Redactor
-from mixseek.storage.bodies import packed, value_of
+from mixseek.storage.bodies import UnreadableBodyError, packed, value_of
 from mixseek.storage.journal_file import (
     abandon,
     delete_rows,
@@ -383,7 +383,7 @@ class Journal:
         named = None if execution_id is None else self._redactor.text(execution_id)
         newest = await self._many(
             _event,
-            "SELECT * FROM events WHERE (?1 IS NULL OR execution_id = ?1) ORDER BY position DESC LIMIT ?2",
+            "SELECT * FROM events WHERE execution_id IS ifnull(?, execution_id) ORDER BY position DESC LIMIT ?",
             named,
             count,
         )
@@ -492,7 +492,7 @@ class Journal:
     ) -> list[_T]:
         names = [None if name is None else self._redactor.text(name) for name in (execution_id, team_id)]
         # The table's name is a literal of this module.
-        statement = f"SELECT * FROM {table} WHERE execution_id = ?1 AND (?2 IS NULL OR team_id = ?2) ORDER BY id"  # noqa: S608
+        statement = f"SELECT * FROM {table} WHERE execution_id = ? AND team_id IS ifnull(?, team_id) ORDER BY id"  # noqa: S608
         return await self._many(read, statement, *names)
 
     async def _one(self, read: Callable[[sqlite3.Row], _T], statement: str, *values: _Value) -> _T | None:
@@ -501,7 +501,11 @@ class Journal:
 
     async def _many(self, read: Callable[[sqlite3.Row], _T], statement: str, *values: _Value) -> list[_T]:
         def work() -> list[_T]:
-            return [read(row) for row in self._reader.rows(statement, values)]
+            rows = self._reader.rows(statement, values)
+            try:
+                return [read(row) for row in rows]
+            except UnreadableBodyError as error:
+                raise read_error(self.path, error) from error
 
         return await asyncio.to_thread(work)
 
@@ -857,8 +861,8 @@ _DERIVED_IDS = """
 _CALL_LINES = """
     SELECT call_id, execution_id, team_id, round_number, role, agent_name, model, failure, usage, cost_usd, attempts,
         started_at, ended_at
-    FROM calls WHERE execution_id = ?1 AND (?2 IS NULL OR team_id = ?2) AND (?3 IS NULL OR role = ?3)
-        AND (?4 IS NULL OR round_number = ?4) ORDER BY id"""
+    FROM calls WHERE execution_id = ? AND team_id IS ifnull(?, team_id) AND role IS ifnull(?, role)
+        AND round_number IS ifnull(?, round_number) ORDER BY id"""
 _LATEST = """
     SELECT * FROM events WHERE position IN (
         SELECT max(position) FROM events WHERE execution_id = ? AND kind = ? GROUP BY team_id)"""

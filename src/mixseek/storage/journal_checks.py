@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mixseek.records import ModelUsage
-from mixseek.storage.bodies import value_of
+from mixseek.storage.bodies import UnreadableBodyError, value_of
 from mixseek.storage.journal_file import damage, open_for_reading, read_error
 
 __all__ = ["JournalCheck", "check_journal", "first_fault", "refuse_damaged"]
@@ -116,8 +115,8 @@ def _unreadable_bodies(connection: sqlite3.Connection) -> Iterator[str]:
 def _fault_in(body: Any) -> str | None:
     try:
         value_of(body)
-    except (ValueError, TypeError, zlib.error) as error:
-        return str(error)
+    except UnreadableBodyError as error:
+        return str(error.__cause__)
     return None
 
 
@@ -208,7 +207,10 @@ def _sums(connection: sqlite3.Connection, ended: set[str]) -> Iterator[ModelUsag
     sums: dict[_Line, ModelUsage] = {}
     for row in connection.execute(_PAID):
         if row["execution_id"] in ended:
-            usage = value_of(row["usage"])
+            try:
+                usage = value_of(row["usage"])
+            except UnreadableBodyError:
+                continue  # a fault that is told by itself
             line = ModelUsage(
                 **{name: row[name] for name in ("execution_id", "team_id", "round_number", "role", "agent_name")},
                 **{name: row[name] for name in ("model", "cost_usd")},

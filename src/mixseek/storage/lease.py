@@ -32,6 +32,7 @@ from mixseek.storage.database import (
     open_database,
 )
 from mixseek.storage.places import HeldPlace, check_results
+from mixseek.storage.rebuilding import Rebuilt
 from mixseek.storage.tables import FinalMark, Row, upsert
 from mixseek.storage.this_process import LONG_WAIT_SECONDS, named
 from mixseek.storage.turn import Turn
@@ -191,6 +192,7 @@ class Worker:
         self._leaving: list[LetGo] = []
         self._checked: set[HeldPlace] = set()
         self._told_at = -_TELL_AGAIN_SECONDS
+        self._made = Rebuilt()
 
     async def do(self, job: Job) -> Any:
         """Hand in a job and await its outcome."""
@@ -301,7 +303,8 @@ class Worker:
         if isinstance(job, Look):
             self._look(job)
             return
-        connection = open_database(self.path, is_first=self.is_first)
+        self._made = Rebuilt()
+        connection = open_database(self.path, is_first=self.is_first, made=self._keep_made)
         self.is_first = False
         try:
             self._sound = True
@@ -309,6 +312,14 @@ class Worker:
             self._work(connection, job)
         finally:
             _let_go(connection, self.path)
+
+    def _keep_made(self, made: Rebuilt) -> None:
+        self._made = made
+
+    def made_at_opening(self) -> Rebuilt:
+        """What was made from the journal when the file was opened this time, told once; for a job at its work."""
+        made, self._made = self._made, Rebuilt()
+        return made
 
     def _look(self, job: Look) -> None:
         """One read on a connection of its own, on which nobody could write; the file is free when the caller hears."""

@@ -83,7 +83,8 @@ def _others(connection: duckdb.DuckDBPyConnection, known: Collection[str]) -> in
 def salvage(connection: duckdb.DuckDBPyConnection, broken: Path, known: Collection[str]) -> dict[str, int]:
     """Take over the rows of executions the journal does not know, as far as the broken file can be read.
 
-    Gives how many rows came from each table that could be read; one that is not named could not.
+    Gives how many rows came from each table that could be read, or that is known to have held none of these; one that
+    is not named may have held some.
     """
     try:
         old = duckdb.connect(str(broken), read_only=True)
@@ -95,11 +96,25 @@ def salvage(connection: duckdb.DuckDBPyConnection, broken: Path, known: Collecti
             try:
                 rows = _rows_of_others(old, table, known)
             except (duckdb.Error, OSError):
+                if _has_none_of_others(old, table, known):
+                    taken[table.name] = 0
                 continue
             for start in range(0, len(rows), _AT_ONCE):
                 put_back(connection, rows[start : start + _AT_ONCE], only_missing=True)
             taken[table.name] = len(rows)
     return taken
+
+
+def _has_none_of_others(old: duckdb.DuckDBPyConnection, table: Table, known: Collection[str]) -> bool:
+    """Whether a table that cannot be read is known to have no row to take over."""
+    try:
+        # Columns lie in blocks of their own: mostly it is a large one that is damaged, and not that of the ids.
+        sql = f"SELECT count(*) FROM {table.name} WHERE NOT list_contains(?, execution_id)"  # noqa: S608 our own names
+        return old.execute(sql, [list(known)]).fetchone() == (0,)
+    except duckdb.CatalogException:
+        return True  # a file of an older version, which did not have the table yet
+    except (duckdb.Error, OSError):
+        return False
 
 
 def _rows_of_others(old: duckdb.DuckDBPyConnection, table: Table, known: Collection[str]) -> list[Row]:
