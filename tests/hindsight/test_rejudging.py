@@ -579,7 +579,7 @@ def test_a_budget_that_could_not_pay_for_one_answer_is_refused_before_a_judge_is
         ("max_tokens = 15000", "15,000 tokens: may end the judging early, in the worst case after 1 of 4 calls", 4),
         ("max_tokens = 90000", "90,000 tokens: enough for all 4 calls in the worst case", 4),
         ("max_cost_usd = 0.3", "0.3 USD: enough for all 4 calls in the worst case", 4),
-        ("max_seconds = 0.01", "0.01 seconds: how long models take is not estimated", 0),
+        ("max_seconds = 0.0001", "0.0001 seconds: how long models take is not estimated", 0),
         ("max_seconds = 500", "500 seconds: how long models take is not estimated", 4),
     ],
 )
