@@ -422,7 +422,7 @@ def test_rebuilding_by_hand_mends_what_differs_and_says_what_it_did(run: Run, wo
     assert code == 0
     told = re.search(r"was missing and is made from journal.db: (\d+ rows) of 1 execution", err)
     assert told, err
-    assert f"1 execution in the journal: {told[1]} added, 0 changed" in out
+    assert f"1 execution in the journal: {told[1]} made anew, 0 more added, 0 changed" in out
     assert "1 execution in the journal: 0 rows added, 0 changed" in run("rebuild")[1]
 
 

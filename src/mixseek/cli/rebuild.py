@@ -37,6 +37,9 @@ def rebuild(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = Non
         print_json({**asdict(rebuilt), "executions": list(rebuilt.executions)})
         return
     made = f"{counted(rebuilt.added, 'row')} added, {number(rebuilt.changed)} changed"
+    if rebuilt.anew:
+        anew = f"{counted(rebuilt.anew, 'row')} made anew"
+        made = f"{anew}, {number(rebuilt.added)} more added, {number(rebuilt.changed)} changed"
     print_line(f"{counted(len(rebuilt.executions), 'execution')} in the journal: {made}")
     if rebuilt.others:
         stay = "stays as it is" if rebuilt.others == 1 else "stay as they are"

@@ -326,7 +326,7 @@ class AggregationStore:
     async def rebuild(self) -> Rebuilt:
         """Make the rows of every execution of the journal beside the file anew; rows of others stay.
 
-        What was made from the journal because the file was missing or broken counts as well.
+        What was made from the journal because the file was found missing or broken by this is counted by itself.
         """
         found: list[Rebuilt] = []
 
@@ -335,7 +335,7 @@ class AggregationStore:
             journal = journal_beside(self._worker.path)
             rebuilt = Rebuilt() if journal is None else rebuild_rows(connection, self._worker.path, journal)
             made = self._worker.made_at_opening()
-            found.append(replace(rebuilt, added=rebuilt.added + made.added, changed=rebuilt.changed + made.changed))
+            found.append(replace(rebuilt, anew=made.added + made.changed))
 
         await self._change(work)
         return found[-1]

@@ -317,9 +317,8 @@ class Worker:
         self._made = made
 
     def made_at_opening(self) -> Rebuilt:
-        """What was made from the journal when the file was opened this time, told once; for a job at its work."""
-        made, self._made = self._made, Rebuilt()
-        return made
+        """What was made from the journal when the file was opened for the job that is at its work."""
+        return self._made
 
     def _look(self, job: Look) -> None:
         """One read on a connection of its own, on which nobody could write; the file is free when the caller hears."""
@@ -335,6 +334,7 @@ class Worker:
         job: Job | None = first
         while job is not None:
             self._work_off(connection, [job, *self._waiting()])
+            self._made = Rebuilt()  # those who come later did not have the file opened
             hold = _CONTENDED_HOLD_SECONDS if self._turn.contended() else _HOLD_SECONDS
             if not self._sound or self._leaving or self._stop.is_set() or time.monotonic() >= began + hold:
                 return

@@ -35,6 +35,8 @@ class Rebuilt:
     """Rows that were missing."""
     changed: int = 0
     """Rows that said something else."""
+    anew: int = 0
+    """Rows that were made before, when the file was opened, because it was missing or broken."""
     others: int = 0
     """Executions in the file that the journal does not have; their rows stay as they are."""
 
@@ -67,7 +69,7 @@ def rebuild_rows(connection: duckdb.DuckDBPyConnection, database: Path, journal:
         # deleted with the execution would take the row away.
         if DERIVED not in place.execution_id:
             claim(connection, place)
-    return Rebuilt(tuple(executions), added, changed, _others(connection, executions))
+    return Rebuilt(tuple(executions), added, changed, others=_others(connection, executions))
 
 
 def _others(connection: duckdb.DuckDBPyConnection, known: Collection[str]) -> int:
