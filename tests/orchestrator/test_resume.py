@@ -130,6 +130,36 @@ async def begun(arena: Arena, **options: Any) -> ExecutionSummary:
     return await arena.build(**options).execute(TASK, execution_id=ID)
 
 
+@pytest.mark.parametrize(
+    ("damaged", "again"),
+    [
+        ("SELECT 1", 1),
+        ("UPDATE calls SET answer = '{' WHERE answer IS NOT NULL AND role = 'leader' AND round_number = 2", 3),
+        ("UPDATE calls SET answer = CAST(x'a5' AS TEXT) WHERE answer IS NOT NULL AND round_number = 2", 3),
+        ("UPDATE tool_results SET result = '[' WHERE round_number = 2", 1),
+    ],
+)
+async def test_a_damaged_row_costs_what_it_held_and_keeps_no_run_from_going_on(
+    damaged: str, again: int, tmp_path: Path, scripted: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    two_rounds = f"max_rounds = 2\nmin_rounds = 2\n{NO_RETRIES}"
+    arena = Arena(tmp_path, scripted.base_url, [Team("alpha")], orchestrator=two_rounds)
+    arena.script(scripted)
+    scripted.fault(401, model="leader-alpha", at=4)
+    failed = await begun(arena)
+    assert [team.team_id for team in failed.failed_teams_info] == ["alpha"]
+    scripted.clear_faults()
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as db:
+        db.execute(damaged)
+        db.commit()
+    asked = scripted.bill.total.requests
+    summary, _ = await resumed(arena)
+    assert (summary.failed_teams_info, summary.team_results[0].round_number) == ([], 2)
+    rest = 2  # a judge and a judgment, which nobody had been asked for
+    assert scripted.bill.total.requests - asked == again + rest
+    assert ("has a damaged row: " in caplog.text) == (damaged != "SELECT 1")
+
+
 async def test_a_submission_whose_judge_was_down_is_only_scored(tmp_path: Path, scripted: ModelServer) -> None:
     arena = Arena(tmp_path, scripted.base_url, [Team("alpha", members=2)], orchestrator=f"{ROUNDS}{NO_RETRIES}")
     arena.script(scripted)

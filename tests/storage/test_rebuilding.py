@@ -196,6 +196,31 @@ async def test_what_was_made_because_the_file_was_missing_or_broken_is_told_to_w
         assert (await store.rebuild()).anew == 0, "somebody else has found it broken"
 
 
+async def test_rows_of_a_team_with_a_damaged_event_stay_as_they_are_or_come_from_the_broken_file(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await small_run(tmp_path, server)
+    before = all_rows(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as journal:
+        journal.execute("UPDATE events SET payload = '{' WHERE kind = 'RoundFinished'")
+        journal.commit()
+    with duckdb.connect(tmp_path / "mixseek.db") as db:
+        db.execute("DELETE FROM execution_summary")
+    async with AggregationStore(tmp_path) as store:
+        rebuilt = await store.rebuild()
+    assert (rebuilt.executions, rebuilt.unreadable, rebuilt.added, rebuilt.changed) == ((), ("one",), 1, 0)
+    assert all_rows(tmp_path) == before
+    async with AggregationStore(tmp_path) as store:
+        record = MemberSubmissionsRecord(execution_id="one", team_id="alpha", team_name="Alpha", round_number=9)
+        await store.save_aggregation("one", record, [random.Random(0).randbytes(200_000).hex()])
+    damage(tmp_path / "mixseek.db", "round_history")
+    with caplog.at_level(logging.WARNING):
+        async with AggregationStore(tmp_path) as store:
+            assert (await store.rebuild()).unreadable == ("one",)
+    assert {**all_rows(tmp_path), "round_history": before["round_history"]} == before
+    assert "has a damaged row of execution one, team 'alpha': what was kept is no readable JSON" in caplog.text
+
+
 @pytest.mark.parametrize("read", ["all", "rows"])
 async def test_reading_commands_make_a_file_anew_that_opens_and_cannot_be_read(
     read: str, tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture

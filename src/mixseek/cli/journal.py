@@ -289,7 +289,11 @@ def calls(
     if bodies and output is CallsFormat.TEXT:
         raise ConfigurationError("--bodies goes with -f json or -f csv: a table has no room for them")
     place = open_place(workspace)
-    found = asyncio.run(_calls(place, _whose_calls(place, execution), team, number, role, bodies=bodies))
+    try:
+        found = asyncio.run(_calls(place, _whose_calls(place, execution), team, number, role, bodies=bodies))
+    except ConfigurationError:
+        _tell_of_damage(place)  # what is not there may be what is damaged
+        raise
     ended = [line for line in found if line["ended_at"] is not None]
     if output is CallsFormat.JSON:
         print_json(place.redactor.value(rounded(found)))

@@ -14,6 +14,8 @@ from mixseek.storage.rebuilding import Rebuilt, journal_beside
 
 __all__ = ["app"]
 
+EXIT_NOT_ALL = 1
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -25,6 +27,9 @@ def rebuild(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = Non
     is made by whoever needs it first, without this command; this one also makes one that opens but cannot be read. A
     broken file is kept under another name. Of executions that are being played only missing rows are made.
 
+    Exit codes: 0 all rows were made, 1 an execution has a damaged row in the journal, so that not all of its own could
+    be, 2 nothing could be made.
+
     \b
     Examples:
       mixseek rebuild
@@ -34,8 +39,8 @@ def rebuild(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = Non
     place = open_place(workspace)
     rebuilt = asyncio.run(_rebuilt(place))
     if output is Format.JSON:
-        print_json({**asdict(rebuilt), "executions": list(rebuilt.executions)})
-        return
+        print_json(asdict(rebuilt))
+        raise typer.Exit(_exit_code(rebuilt))
     made = f"{counted(rebuilt.added, 'row')} added, {number(rebuilt.changed)} changed"
     if rebuilt.anew:
         anew = f"{counted(rebuilt.anew, 'row')} made anew"
@@ -44,6 +49,16 @@ def rebuild(output: FormatOption = Format.TEXT, workspace: WorkspaceOption = Non
     if rebuilt.others:
         stay = "stays as it is" if rebuilt.others == 1 else "stay as they are"
         print_line(f"{counted(rebuilt.others, 'other execution')} in mixseek.db {stay}")
+    for execution_id in rebuilt.unreadable:
+        print_line(
+            f"not all of {execution_id}: mixseek journal verify names its damaged rows, "
+            f"mixseek delete {execution_id} takes it out"
+        )
+    raise typer.Exit(_exit_code(rebuilt))
+
+
+def _exit_code(rebuilt: Rebuilt) -> int:
+    return EXIT_NOT_ALL if rebuilt.unreadable else 0
 
 
 async def _rebuilt(place: Place) -> Rebuilt:

@@ -159,7 +159,11 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
         kept = replace(kept, usage=usage, of_teams=of_teams)
         if kept.was_resumed:
             kept = replace(kept, played=await _if_readable(_read_played(journal, execution_id), {}))
-        if stored.summary is None and not kept.is_over:
+        if not stored.found:
+            # Only the journal can have it: what cannot be read must not be told as if there were nothing.
+            kept = await _read_open_rounds(journal, execution_id, kept)
+            stored = await _with_told_rounds(journal, execution_id, stored)
+        elif stored.summary is None and not kept.is_over:
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
             stored = await _if_readable(_with_told_rounds(journal, execution_id, stored), stored)
     if not stored.found and not kept.found:

@@ -9,14 +9,25 @@ import sqlite3
 import zlib
 from typing import Any
 
-__all__ = ["UNPACK", "UnreadableBodyError", "packed", "register", "unpacked", "value_of"]
+from pydantic import ValidationError
+
+__all__ = [
+    "UNPACK",
+    "UnreadableBodyError",
+    "packed",
+    "register",
+    "text_or_bytes",
+    "unpacked",
+    "value_of",
+    "what_is_wrong",
+]
 
 UNPACK = "unpacked"
 """The SQL function that gives the text of a body; :func:`register` makes it known to a connection."""
 
 
 class UnreadableBodyError(sqlite3.DatabaseError):
-    """A body that is not as it was stored; whoever reads the file takes it for damage, as for a page of SQLite's."""
+    """What is not as it was stored; whoever reads the file takes it for damage, as for a page of SQLite's."""
 
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
@@ -38,6 +49,14 @@ def unpacked(stored: str | bytes | None) -> str | None:
     return zlib.decompress(stored).decode() if isinstance(stored, bytes) else stored
 
 
+def text_or_bytes(stored: bytes) -> str | bytes:
+    """A text as SQLite holds it; one that is no UTF-8 any more stays bytes, so that only its own row is damaged."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
+
+
 def value_of(stored: str | bytes | None) -> Any:
     """The JSON value of a stored body; None where there is none."""
     try:
@@ -45,6 +64,16 @@ def value_of(stored: str | bytes | None) -> Any:
         return None if text is None else json.loads(text)
     except (ValueError, TypeError, zlib.error) as error:
         raise UnreadableBodyError(f"what was kept is no readable JSON: {error}") from error
+
+
+def what_is_wrong(error: Exception) -> str:
+    """Why a row cannot have been written so, without its values."""
+    if isinstance(error, UnreadableBodyError):
+        return str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
+    return f"it has another shape than was written ({type(error).__name__})"
 
 
 def register(connection: sqlite3.Connection) -> None:

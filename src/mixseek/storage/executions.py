@@ -104,12 +104,13 @@ class StoredExecutions:
 
     async def best(self, limit: int | None = None) -> list[StoredBest]:
         """Each team's best round in each execution, the best ``limit`` of them, in the one order of teams."""
-        found = await self._look(_best, list[StoredBest]())
+        found = await self._look(_best, list[StoredBest](), is_all=True)
         return found[:limit]
 
-    async def _look(self, work: Callable[["_File"], T], nothing: T) -> T:
+    async def _look(self, work: Callable[["_File"], T], nothing: T, *, is_all: bool = False) -> T:
+        """What the file gives; ``is_all`` where nobody looks into the journal for what it does not."""
         is_there = self._path.exists() and self._path.stat().st_size > 0
-        if not is_there and not await self._made_from_journal():
+        if not is_there and not await self._made_from_journal(is_needed=is_all):
             return nothing
         try:
             return await self._read(work)
@@ -127,14 +128,20 @@ class StoredExecutions:
                 await worker_for(self._path).do(meeting)
         return (is_damage(cause) or isinstance(cause, DamagedError)) and await self._made_from_journal()
 
-    async def _made_from_journal(self) -> bool:
-        """Whether the file is there, now that somebody asked for it who may write it."""
+    async def _made_from_journal(self, *, is_needed: bool = False) -> bool:
+        """Whether the file is there, now that somebody asked for it who may write it.
+
+        Where it ``is_needed``, one that the journal could give and that cannot be made is an error.
+        """
         try:
             if await asyncio.to_thread(journal_beside, self._path) is None:
                 return False
             await worker_for(self._path).do(Call(lambda _: None, self._lock_wait_seconds))
         except (StorageError, CannotOpenError, duckdb.Error, OSError) as error:
-            logger.warning("%s could not be made from the journal: %s", self._path, remedied(error))
+            why = f"{str(self._path)!r} could not be made from the journal: {remedied(error)}"
+            if is_needed:
+                raise DatabaseReadError(why) from error
+            logger.warning("%s", why)
             return False
         return True
 

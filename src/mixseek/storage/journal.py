@@ -12,6 +12,7 @@ the redactor on its way in.
 
 import asyncio
 import json
+import logging
 import re
 import sqlite3
 import threading
@@ -29,7 +30,7 @@ from pydantic import BaseModel, JsonValue, RootModel
 from mixseek.errors import DatabaseReadError, DatabaseWriteError, UnstorableValueError
 from mixseek.records import ModelUsage, Usage
 from mixseek.redaction import MadeJson, RedactedJson, Redactor
-from mixseek.storage.bodies import UnreadableBodyError, packed, value_of
+from mixseek.storage.bodies import UnreadableBodyError, packed, value_of, what_is_wrong
 from mixseek.storage.journal_file import (
     abandon,
     delete_rows,
@@ -82,6 +83,8 @@ __all__ = [
     "new_call_id",
     "tool_key",
 ]
+
+logger = logging.getLogger(__name__)
 
 JOURNAL_NAME = "journal.db"
 _T = TypeVar("_T")
@@ -248,7 +251,7 @@ class Journal:
 
     async def find_call(self, key: str, occurrence: int) -> ModelCall | None:
         """The first call of this key that was answered."""
-        return await self._one(
+        return await self._first_readable(
             _call,
             "SELECT * FROM calls WHERE key = ? AND occurrence = ? AND answer IS NOT NULL ORDER BY id",
             self._redactor.text(key),
@@ -257,7 +260,7 @@ class Journal:
 
     async def find_failed_call(self, key: str, occurrence: int) -> ModelCall | None:
         """The last call of this key that failed, for whoever plays a run again without a provider."""
-        return await self._one(
+        return await self._first_readable(
             _call,
             "SELECT * FROM calls WHERE key = ? AND occurrence = ? AND failure IS NOT NULL ORDER BY id DESC",
             self._redactor.text(key),
@@ -266,7 +269,7 @@ class Journal:
 
     async def find_tool_result(self, key: str, occurrence: int) -> ToolResult | None:
         """What a tool gave back the last time it was asked this: the time before may have been cancelled."""
-        return await self._one(
+        return await self._first_readable(
             _tool_result,
             "SELECT * FROM tool_results WHERE key = ? AND occurrence = ? ORDER BY id DESC",
             self._redactor.text(key),
@@ -276,7 +279,7 @@ class Journal:
     async def find_prompt(self, execution_id: str, team_id: str, round_number: int, role: str) -> RoundPrompt | None:
         """The prompt that holds for this round and role."""
         names = [self._redactor.text(name) for name in (execution_id, team_id, role)]
-        return await self._one(
+        return await self._first_readable(
             _prompt,
             "SELECT * FROM prompts WHERE execution_id = ? AND team_id = ? AND role = ? AND round_number = ?"
             " ORDER BY id DESC",
@@ -400,7 +403,7 @@ class Journal:
 
     async def member_calls(self, execution_id: str) -> list[ToolResult]:
         """What members gave their leaders in an execution, in the order it came, without the members' messages."""
-        return await self._many(_tool_result, _MEMBER_CALLS, self._redactor.text(execution_id))
+        return await self._many(_member_call, _MEMBER_CALLS, self._redactor.text(execution_id))
 
     # --- what a run goes on from ---
 
@@ -499,11 +502,24 @@ class Journal:
         found = await self._many(read, f"{statement} LIMIT 1", *values)
         return found[0] if found else None
 
+    async def _first_readable(self, read: Callable[[sqlite3.Row], _T], statement: str, *values: _Value) -> _T | None:
+        """The first of these rows; whoever looks for one that cannot be read goes on as if it had never been kept."""
+
+        def work() -> _T | None:
+            for row in self._reader.rows(statement, values):
+                try:
+                    return _as_written(read, row)
+                except UnreadableBodyError as error:
+                    logger.warning("%s; what it held counts as never kept", read_error(self.path, error))
+            return None
+
+        return await asyncio.to_thread(work)
+
     async def _many(self, read: Callable[[sqlite3.Row], _T], statement: str, *values: _Value) -> list[_T]:
         def work() -> list[_T]:
             rows = self._reader.rows(statement, values)
             try:
-                return [read(row) for row in rows]
+                return [_as_written(read, row) for row in rows]
             except UnreadableBodyError as error:
                 raise read_error(self.path, error) from error
 
@@ -702,6 +718,16 @@ def _moment(moment: datetime) -> str:
 # --- rows as records --------------------------------------------------------------------------------------------------
 
 
+def _as_written(read: Callable[[sqlite3.Row], _T], row: sqlite3.Row) -> _T:
+    """The record of a row; one that MixSeek cannot have written so is damaged."""
+    try:
+        return read(row)
+    except (UnreadableBodyError, ValueError, TypeError, LookupError) as error:
+        named = ("execution_id", "team_id", "round_number", "role", "kind")
+        whose = " ".join(str(row[name]) for name in named if name in row.keys() and row[name] is not None)  # noqa: SIM118
+        raise UnreadableBodyError(f"{what_is_wrong(error)} ({whose})") from error
+
+
 def _scope(row: sqlite3.Row) -> dict[str, Any]:
     return {name: row[name] for name in CallScope.model_fields}
 
@@ -803,6 +829,18 @@ def _prompt(row: sqlite3.Row) -> RoundPrompt:
 def _event(row: sqlite3.Row) -> JournalEvent:
     plain = ("execution_id", "team_id", "sequence", "kind", "at", "position")
     return JournalEvent.model_validate({**_plain(row, plain), **_bodies(row, ("payload",))})
+
+
+def _member_call(row: sqlite3.Row) -> ToolResult:
+    _object(row["result"])
+    return _tool_result(row)
+
+
+def _object(body: str | bytes | None) -> dict[str, JsonValue]:
+    value = value_of(body)
+    if not isinstance(value, dict):
+        raise TypeError("no JSON object")
+    return value
 
 
 def _started_run(row: sqlite3.Row) -> StartedRun:

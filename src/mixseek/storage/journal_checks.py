@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from math import isclose
@@ -104,20 +104,24 @@ _BODIES = {
 }
 
 
+_KINDS: Mapping[str, type] = {"failure": dict, "usage": dict, "attempts": list, "text": str, "payload": dict}
+"""What kind of value a body is, where it is always the same."""
+
+
 def _unreadable_bodies(connection: sqlite3.Connection) -> Iterator[str]:
     for table, columns in _BODIES.items():
         for row in connection.execute(f"SELECT rowid AS number, execution_id, {', '.join(columns)} FROM {table}"):  # noqa: S608
             for column in columns:
-                if fault := _fault_in(row[column]):
-                    yield f"{table} {row['number']} of {row['execution_id']}: {column} is no readable JSON ({fault})"
+                if fault := _fault_in(row[column], _KINDS.get(column, object)):
+                    yield f"{table} {row['number']} of {row['execution_id']}: {column} {fault}"
 
 
-def _fault_in(body: Any) -> str | None:
+def _fault_in(body: Any, kind: type) -> str | None:
     try:
-        value_of(body)
+        value = value_of(body)
     except UnreadableBodyError as error:
-        return str(error.__cause__)
-    return None
+        return f"is no readable JSON ({error.__cause__})"
+    return None if value is None or isinstance(value, kind) else "is not what is kept there"
 
 
 def _missing_bodies(connection: sqlite3.Connection) -> Iterator[str]:
@@ -209,13 +213,13 @@ def _sums(connection: sqlite3.Connection, ended: set[str]) -> Iterator[ModelUsag
         if row["execution_id"] in ended:
             try:
                 usage = value_of(row["usage"])
-            except UnreadableBodyError:
+                line = ModelUsage(
+                    **{name: row[name] for name in ("execution_id", "team_id", "round_number", "role", "agent_name")},
+                    **{name: row[name] for name in ("model", "cost_usd")},
+                    **{name: usage[name] for name in ("requests", "input_tokens", "output_tokens")},
+                )
+            except (UnreadableBodyError, ValueError, TypeError, LookupError):
                 continue  # a fault that is told by itself
-            line = ModelUsage(
-                **{name: row[name] for name in ("execution_id", "team_id", "round_number", "role", "agent_name")},
-                **{name: row[name] for name in ("model", "cost_usd")},
-                **{name: usage[name] for name in ("requests", "input_tokens", "output_tokens")},
-            )
             sums[_line(line)] = sums[_line(line)].plus(line) if _line(line) in sums else line
     yield from sums.values()
 

@@ -25,7 +25,7 @@ from mixseek.errors import (
     DatabaseWriteError,
     StorageError,
 )
-from mixseek.storage.bodies import register
+from mixseek.storage.bodies import UnreadableBodyError, register, text_or_bytes
 from mixseek.storage.journal_log import keep_torn_log, set_orphan_aside
 from mixseek.storage.journal_records import DERIVED
 from mixseek.storage.remedies import refused_writing, remedied, remedied_journal
@@ -55,6 +55,8 @@ _APPLICATION_ID = 0x4D69784A  # "MixJ": tells a journal from any other SQLite fi
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _PASSING = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL})
+_NO_BODY = frozenset({"malformed JSON", "user-defined function raised exception"})
+"""What SQLite says where a statement of ours looks into a body that is not as it was stored."""
 _LEFTOVER_SECONDS = 60
 _WRITE_LOCK_BYTE = "120"
 _T = TypeVar("_T")
@@ -199,6 +201,7 @@ def open_for_reading(path: Path, wait_seconds: float, *, leaves_no_trace: bool =
         check_same_thread=False,
     )
     connection.row_factory = sqlite3.Row
+    connection.text_factory = text_or_bytes
     register(connection)
     try:
         version = journal_version(connection, path)
@@ -473,6 +476,11 @@ def _translated(path: Path, error: sqlite3.Error, kind: type[StorageError], verb
     code = _primary_code(error)
     if code in _BUSY:
         return DatabaseLockedError(f"journal {str(path)!r} could not be {verb}: {_holder(path)} kept it too long")
+    if isinstance(error, UnreadableBodyError) or str(error) in _NO_BODY:
+        return kind(
+            f"journal {str(path)!r} has a damaged row: {error}; mixseek journal verify names it, and "
+            "mixseek delete takes its execution out"
+        )
     if code in _DAMAGED:
         return damage(path, str(error), kind)
     return kind(f"journal {str(path)!r} could not be {verb}: {remedied_journal(error, code)}")

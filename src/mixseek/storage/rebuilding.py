@@ -31,6 +31,8 @@ class Rebuilt:
     """What was made from the journal."""
 
     executions: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Those of which the journal has a damaged row, so that not all of theirs could be made."""
     added: int = 0
     """Rows that were missing."""
     changed: int = 0
@@ -57,9 +59,18 @@ def rebuild_rows(connection: duckdb.DuckDBPyConnection, database: Path, journal:
     the table has may be newer.
     """
     executions, added, changed = dict[str, bool](), 0, 0
+    unreadable: dict[str, None] = {}
     for part in retold(journal):
         if part.execution_id not in executions:
             executions[part.execution_id] = is_playing(database, part.execution_id)
+        if part.fault is not None:
+            unreadable[part.execution_id] = None
+            logger.warning(
+                "%s has a damaged row of %s; rows that %s has of it stay as they are, and others cannot be made",
+                journal,
+                part.fault,
+                database.name,
+            )
         for start in range(0, len(part.rows), _AT_ONCE):
             some = part.rows[start : start + _AT_ONCE]
             new, other = put_back(connection, some, only_missing=executions[part.execution_id])
@@ -69,7 +80,8 @@ def rebuild_rows(connection: duckdb.DuckDBPyConnection, database: Path, journal:
         # deleted with the execution would take the row away.
         if DERIVED not in place.execution_id:
             claim(connection, place)
-    return Rebuilt(tuple(executions), added, changed, others=_others(connection, executions))
+    whole = tuple(one for one in executions if one not in unreadable)
+    return Rebuilt(whole, tuple(unreadable), added, changed, others=_others(connection, executions))
 
 
 def _others(connection: duckdb.DuckDBPyConnection, known: Collection[str]) -> int:

@@ -21,7 +21,7 @@ from mixseek.records import (
     ModelUsage,
     RoundState,
 )
-from mixseek.storage.bodies import value_of
+from mixseek.storage.bodies import UnreadableBodyError, value_of, what_is_wrong
 from mixseek.storage.journal_file import open_for_reading, read_error
 from mixseek.storage.places import Place
 from mixseek.storage.result_rows import (
@@ -49,6 +49,8 @@ class Retold:
 
     execution_id: str
     rows: tuple[Row, ...]
+    fault: str | None = None
+    """Why they cannot be told: an event among those that tell of them is damaged."""
 
 
 def executions_kept(journal: Path) -> list[str]:
@@ -91,9 +93,15 @@ def _retold(connection: sqlite3.Connection) -> Iterator[Retold]:
     for execution_id in list(_ids(connection)):
         for (team_id,) in connection.execute(_TEAMS, (execution_id,)).fetchall():
             tables = _Tables(execution_id)
-            for event in connection.execute(_EVENTS, (execution_id, team_id is None, team_id or "", *_KINDS)):
-                tables.tell(event["kind"], team_id or "", moment("at", event["at"]), value_of(event["payload"]))
-            yield Retold(execution_id, tuple(tables.rows()))
+            try:
+                for event in connection.execute(_EVENTS, (execution_id, team_id is None, team_id or "", *_KINDS)):
+                    tables.tell(event["kind"], team_id or "", moment("at", event["at"]), value_of(event["payload"]))
+            except (UnreadableBodyError, ValueError, TypeError, LookupError) as error:
+                # What other events tell is not given either: a part of it could replace rows that are whole.
+                whose = f"execution {execution_id}" + ("" if team_id is None else f", team {team_id!r}")
+                yield Retold(execution_id, (), f"{whose}: {what_is_wrong(error)}")
+            else:
+                yield Retold(execution_id, tuple(tables.rows()))
 
 
 @dataclass
