@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -12,6 +14,7 @@ import duckdb
 import pytest
 
 from mixseek.cli import main
+from mixseek.crash_points import CRASH_AT
 from mixseek.errors import ConfigurationError
 from mixseek.events import Event, RoundStarted
 from mixseek.hindsight.whatif import StopRule, WhatIf, what_if
@@ -19,8 +22,9 @@ from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExitReason, ModelRole, ModelUsage
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
-from mixseek.testing import Match, scripted, write_workspace
+from mixseek.testing import Match, ModelServerProcess, scripted, write_workspace
 from mixseek.workspace import Workspace
+from soak import forked
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -386,9 +390,43 @@ def test_without_the_journal_of_a_run_that_had_a_pause_only_the_time_of_all_of_i
     out, err = capsys.readouterr()
     assert [line.split()[-1] for line in out.splitlines() if line.startswith("max_rounds=1 ")] == ["-"]
     assert err == (
-        f"mixseek: the journal has nothing of execution {execution_id}, which may have had pauses: "
+        f"mixseek: the journal cannot tell of execution {execution_id}, which may have had pauses: "
         "how long its rounds were played is not known\n"
     )
+
+
+def test_of_a_damaged_journal_it_is_not_said_that_it_has_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execution_id = asyncio.run(_paused(tmp_path))
+    for file in tmp_path.glob("journal.db*"):
+        file.unlink()
+    (tmp_path / "journal.db").write_bytes(b"no journal at all")
+    with pytest.raises(SystemExit):
+        main(["whatif", "last", "--stop-rule", "max_rounds=1", "-w", str(tmp_path)])
+    err = capsys.readouterr().err
+    assert "is damaged" in err
+    assert f"the journal cannot tell of execution {execution_id}, which may have had pauses" in err
+    assert "has nothing" not in err
+
+
+def test_how_long_teams_played_that_were_killed_in_their_first_round_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ModelServerProcess() as server:
+        server.set_latency(0.2)  # time for the mark to be written
+        write_workspace(tmp_path, teams=1, members=1, max_rounds=2, base_url=server.base_url)
+        command = [sys.executable, "-m", "mixseek", "exec", "What is it?", "-w", str(tmp_path)]
+        forked.run(command, env={**os.environ, CRASH_AT: "call.after_answer:2"}, capture_output=True, check=False)
+    arguments = ["whatif", "last", "--stop-rule", "max_rounds=1", "-w", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        main([*arguments, "-f", "json"])
+    [one] = json.loads(capsys.readouterr().out)["rules"]
+    [team] = one["teams"]
+    assert (one["kept"]["seconds"], team["kept"]["rounds"], team["kept"]["seconds"]) == (None, 0, None)
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert "0.0s" not in capsys.readouterr().out
 
 
 def test_without_the_journal_of_a_run_without_a_pause_its_times_are_known(tmp_path: Path) -> None:

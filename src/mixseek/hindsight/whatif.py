@@ -96,7 +96,7 @@ class Consumed(Record):
     cost_usd: float | None = 0.0
     """None where a price is not known."""
     seconds: float | None = None
-    """None where it is not known, as without the journal of an execution that had pauses."""
+    """None where it is not known: of rounds that did not end, or without the journal of one that had pauses."""
 
 
 class TeamOutcome(Record):
@@ -341,10 +341,10 @@ def _billed(one: RoundRecord, end: _End, *, is_last: bool) -> list[ModelUsage]:
 
 def _consumed(record: ExecutionRecord, rounds: Sequence[RoundRecord], bill: Sequence[ModelUsage]) -> Consumed:
     costs = [line.cost_usd for line in bill]
-    finished = [one for one in rounds if one.is_finished]
-    seconds = [None if record.has_unknown_pauses else one.seconds for one in finished]
+    # Nobody knows how long a round took that did not end, and its calls are counted all the same.
+    seconds = [one.seconds if one.is_finished and not record.has_unknown_pauses else None for one in rounds]
     return Consumed(
-        rounds=len(finished),
+        rounds=sum(one.is_finished for one in rounds),
         requests=sum(line.requests for line in bill),
         input_tokens=sum(line.input_tokens for line in bill),
         output_tokens=sum(line.output_tokens for line in bill),
