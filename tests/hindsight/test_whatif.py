@@ -22,9 +22,10 @@ from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExitReason, ModelRole, ModelUsage
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
-from mixseek.testing import Match, ModelServerProcess, scripted, write_workspace
+from mixseek.testing import Match, ModelServer, ModelServerProcess, scripted, write_workspace
 from mixseek.workspace import Workspace
 from soak import forked
+from soak.arena import Arena, Team
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -268,6 +269,31 @@ def test_a_budget_over_unknown_prices_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"what p:m cost is not known"):
         _under("budget=1", _record(cost=None))
     assert _under("max_rounds=1", _record(cost=None)).kept.cost_usd is None
+
+
+def test_a_budget_over_an_answer_that_told_no_usage_is_refused_without_the_advice_to_give_a_price_that_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    price = "input_usd_per_million = 1\noutput_usd_per_million = 1\n"
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, (Team("alpha"), Team("beta")), "max_rounds = 1\n")
+        arena.script(server)
+        with (tmp_path / "configs/orchestrator.toml").open("a") as file:
+            models = ("leader-alpha", "leader-beta", "member-alpha", "judge", "judgment")
+            file.writelines(f'[prices."loop:{model}"]\n{price}' for model in models)
+        server.fault("missing_usage", model="leader-alpha", at=1)  # the other call of its line is known
+        server.fault("missing_usage", model="leader-beta")  # none of its line is
+        asyncio.run(arena.play())
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["whatif", "last", "--stop-rule", "max_rounds=1", "--stop-rule", "budget=1", "-w", str(tmp_path)])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "mixseek: what loop:member-beta cost is not known, so nothing can be said about a budget: "
+        "prices that stand in [prices] of the orchestrator file when it is played are kept with the record",
+        "mixseek: what loop:leader-alpha, loop:leader-beta cost is not known, so nothing can be said about a budget: "
+        "an answer came without the number of its tokens, so that no price but 0 tells what it cost",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,9 @@ __all__ = ["Consumed", "StopRule", "TeamOutcome", "WhatIf", "WhatIfReport", "wha
 _NO_LIMIT: Final = 10**9
 _IN_ORDER: Final = ("target_score_reached", "max_rounds_reached", "score_plateau")
 """Rules, as one comes before another when a round is over."""
+_UNPRICED: Final = "prices that stand in [prices] of the orchestrator file when it is played are kept with the record"
+_UNCOUNTED: Final = "an answer came without the number of its tokens, so that no price but 0 tells what it cost"
+_WHY_UNKNOWN: Final = (_UNPRICED, _UNCOUNTED)
 _LONG_AGO: Final = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
 
 
@@ -266,12 +269,20 @@ def _in_order(record: ExecutionRecord) -> list[tuple[str, int, RoundRecord]]:
 def _require_costs(record: ExecutionRecord, ends: dict[str, _End]) -> None:
     """All models without a price are told at once: whoever adds prices has to play again."""
     rounds = [one for team in record.teams for one in team.rounds[: ends[team.team_id].rounds]]
-    unknown = sorted({line.model for one in rounds for line in one.bill if line.cost_usd is None})
-    if unknown:
-        raise ConfigurationError(
-            f"what {', '.join(unknown)} cost is not known, so nothing can be said about a budget: "
-            "prices that stand in [prices] of the orchestrator file when it is played are kept with the record"
-        )
+    unknown = [line for one in rounds for line in one.bill if line.cost_usd is None]
+    found = {why: sorted({line.model for line in unknown if _why_unknown(line) == why}) for why in _WHY_UNKNOWN}
+    problems = [
+        Problem(f"what {', '.join(models)} cost is not known, so nothing can be said about a budget: {why}")
+        for why, models in found.items()
+        if models
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _why_unknown(line: ModelUsage) -> str:
+    has_tokens = line.input_tokens or line.output_tokens
+    return _UNPRICED if has_tokens and not line.known_usd else _UNCOUNTED
 
 
 # --- what it comes to -------------------------------------------------------------------------------------------------
