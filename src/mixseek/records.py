@@ -5,6 +5,7 @@ names of pydantic-ai's ``RunUsage``, and messages are JSON values: nothing here 
 that orders teams, :func:`order_standings`, stands here too, beneath everything that shows or uses a ranking.
 """
 
+import operator
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -164,6 +165,16 @@ class ModelUsage(Record):
     output_tokens: int = 0
     cost_usd: float | None = None
     """None where the price is not known; never taken for zero."""
+    known_usd: float = Field(default=0.0, exclude_if=operator.not_)
+    """What is known of a cost that is not known in whole, as where one of several calls told no usage.
+
+    The table of bills has no column for it: who reads one adds it by the calls in the journal.
+    """
+
+    @property
+    def least_usd(self) -> float:
+        """Its cost as far as it is known."""
+        return self.known_usd if self.cost_usd is None else self.cost_usd
 
     def plus(self, other: "ModelUsage") -> "ModelUsage":
         """Both lines as one, which keeps the names of the first; its cost is known if both are."""
@@ -174,6 +185,7 @@ class ModelUsage(Record):
                 "input_tokens": self.input_tokens + other.input_tokens,
                 "output_tokens": self.output_tokens + other.output_tokens,
                 "cost_usd": None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
+                "known_usd": self.least_usd + other.least_usd if unknown else 0.0,
             }
         )
 
@@ -186,8 +198,8 @@ def cost_of(bill: Sequence[ModelUsage]) -> float | None:
 
 
 def known_cost(bill: Sequence[ModelUsage]) -> float:
-    """The sum of all lines whose price is known."""
-    return fsum(line.cost_usd or 0.0 for line in bill)
+    """The sum as far as it is known."""
+    return fsum(line.least_usd for line in bill)
 
 
 class ImprovementJudgment(Record):

@@ -664,10 +664,15 @@ def test_calls_that_were_on_their_way_when_the_judging_was_killed_are_told_the_n
             judging.kill()
     server.clear_faults()
     again = ("rejudge", "last", "--evaluator", str(file))
+    server.fault("missing_usage", model="stylist", count=1)
+    beyond = "broke off or told no usage{} and may have been billed beyond that"
+    before = " when this was asked before"
+    assert told(*again).splitlines()[-1] == f"4 attempts, 3 of them{before}, {beyond.format('')}"
     rejudged = json.loads(told(*again, "-f", "json"))
-    lost = sum(line["attempts"] for line in rejudged["lost"])
-    assert lost == 3
-    assert told(*again).splitlines()[-1].startswith(f"{lost} attempt")
+    assert (sum(line["attempts"] for line in rejudged["lost"]), rejudged["lost_before"]) == (4, 4)
+    *_, bill, lost = told(*again).splitlines()
+    assert bill.startswith("0 model calls, ")
+    assert lost == f"4 attempts {beyond.format(before)}"
     *_, total = told("journal", "calls", rejudged["journal_id"]).splitlines()
     assert total.startswith("4 calls, ")
     assert ", and 3 that were on their way when their process ended" in total

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -12,6 +14,7 @@ import duckdb
 import pytest
 
 from mixseek.cli import main
+from mixseek.crash_points import CRASH_AT
 from mixseek.errors import ConfigurationError
 from mixseek.events import Event, RoundStarted
 from mixseek.hindsight.whatif import StopRule, WhatIf, what_if
@@ -19,8 +22,10 @@ from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
 from mixseek.records import ExitReason, ModelRole, ModelUsage
 from mixseek.report.reading import load_execution
 from mixseek.report.record import ExecutionRecord, RoundRecord, TeamRecord
-from mixseek.testing import Match, scripted, write_workspace
+from mixseek.testing import Match, ModelServer, ModelServerProcess, scripted, write_workspace
 from mixseek.workspace import Workspace
+from soak import forked
+from soak.arena import Arena, Team
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -266,6 +271,31 @@ def test_a_budget_over_unknown_prices_is_refused() -> None:
     assert _under("max_rounds=1", _record(cost=None)).kept.cost_usd is None
 
 
+def test_a_budget_over_an_answer_that_told_no_usage_is_refused_without_the_advice_to_give_a_price_that_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    price = "input_usd_per_million = 1\noutput_usd_per_million = 1\n"
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, (Team("alpha"), Team("beta")), "max_rounds = 1\n")
+        arena.script(server)
+        with (tmp_path / "configs/orchestrator.toml").open("a") as file:
+            models = ("leader-alpha", "leader-beta", "member-alpha", "judge", "judgment")
+            file.writelines(f'[prices."loop:{model}"]\n{price}' for model in models)
+        server.fault("missing_usage", model="leader-alpha", at=1)  # the other call of its line is known
+        server.fault("missing_usage", model="leader-beta")  # none of its line is
+        asyncio.run(arena.play())
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["whatif", "last", "--stop-rule", "max_rounds=1", "--stop-rule", "budget=1", "-w", str(tmp_path)])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "mixseek: what loop:member-beta cost is not known, so nothing can be said about a budget: "
+        "prices that stand in [prices] of the orchestrator file when it is played are kept with the record",
+        "mixseek: what loop:leader-alpha, loop:leader-beta cost is not known, so nothing can be said about a budget: "
+        "an answer came without the number of its tokens, so that no price but 0 tells what it cost",
+    ]
+
+
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
@@ -386,9 +416,43 @@ def test_without_the_journal_of_a_run_that_had_a_pause_only_the_time_of_all_of_i
     out, err = capsys.readouterr()
     assert [line.split()[-1] for line in out.splitlines() if line.startswith("max_rounds=1 ")] == ["-"]
     assert err == (
-        f"mixseek: the journal has nothing of execution {execution_id}, which may have had pauses: "
+        f"mixseek: the journal cannot tell of execution {execution_id}, which may have had pauses: "
         "how long its rounds were played is not known\n"
     )
+
+
+def test_of_a_damaged_journal_it_is_not_said_that_it_has_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execution_id = asyncio.run(_paused(tmp_path))
+    for file in tmp_path.glob("journal.db*"):
+        file.unlink()
+    (tmp_path / "journal.db").write_bytes(b"no journal at all")
+    with pytest.raises(SystemExit):
+        main(["whatif", "last", "--stop-rule", "max_rounds=1", "-w", str(tmp_path)])
+    err = capsys.readouterr().err
+    assert "is damaged" in err
+    assert f"the journal cannot tell of execution {execution_id}, which may have had pauses" in err
+    assert "has nothing" not in err
+
+
+def test_how_long_teams_played_that_were_killed_in_their_first_round_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ModelServerProcess() as server:
+        server.set_latency(0.2)  # time for the mark to be written
+        write_workspace(tmp_path, teams=1, members=1, max_rounds=2, base_url=server.base_url)
+        command = [sys.executable, "-m", "mixseek", "exec", "What is it?", "-w", str(tmp_path)]
+        forked.run(command, env={**os.environ, CRASH_AT: "call.after_answer:2"}, capture_output=True, check=False)
+    arguments = ["whatif", "last", "--stop-rule", "max_rounds=1", "-w", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        main([*arguments, "-f", "json"])
+    [one] = json.loads(capsys.readouterr().out)["rules"]
+    [team] = one["teams"]
+    assert (one["kept"]["seconds"], team["kept"]["rounds"], team["kept"]["seconds"]) == (None, 0, None)
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert "0.0s" not in capsys.readouterr().out
 
 
 def test_without_the_journal_of_a_run_without_a_pause_its_times_are_known(tmp_path: Path) -> None:

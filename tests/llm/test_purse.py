@@ -237,6 +237,19 @@ async def test_another_round_leaves_a_first_one_for_every_team_that_has_not_begu
         (await purses.reserve(team, _tokens(1))).settle(_tokens(1))
 
 
+async def test_the_dust_of_sums_of_fractions_is_not_told_as_set_aside_for_other_teams() -> None:
+    purses = _purses(max_cost_usd=1.0)
+    for team in ("a", "b"):
+        await _play_round(purses, team, Spend(0.2))
+    await purses.begin_round("b")  # half as much again as the round before
+    (await purses.reserve("b", Spend(0.3))).settle(Spend(0.3))
+    [purse] = purses.of("a")
+    purse.learn_bound("a", Spend(0.5))
+    words = purses.shortage("a") or ""
+    assert "would be needed" in words
+    assert "for other teams" not in words
+
+
 async def test_how_far_guesses_were_off_in_first_rounds_tells_what_those_of_other_teams_may_take() -> None:
     purses = _purses(max_tokens=1_000)
     for team, guess in (("small", 100), ("large", 2_000)):

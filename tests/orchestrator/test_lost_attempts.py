@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mixseek.amounts import cost_words
 from mixseek.cli import main
 from mixseek.crash_points import CRASH_AT
 from mixseek.orchestrator import Orchestrator, load_orchestrator_settings
@@ -53,6 +55,58 @@ def test_without_a_budget_exec_show_json_and_reports_tell_how_many_attempts_nobo
     run("export", "-f", "html")
     [page] = (tmp_path / "reports").glob("*.html")
     assert ONE in page.read_text()
+
+
+def _priced(arena: Arena) -> None:
+    price = "input_usd_per_million = 1\noutput_usd_per_million = 1\n"
+    models = ("leader-alpha", "member-alpha", "judge", "judgment")
+    with (arena.root / "configs/orchestrator.toml").open("a") as file:
+        file.writelines(f'[prices."loop:{model}"]\n{price}' for model in models)
+
+
+def _known(out: str) -> str:
+    """What is known of a cost that is not known in whole."""
+    [told] = {found[1] for found in re.finditer(r"cost not known, but (\S+ USD) at least", out)}
+    return told
+
+
+def test_where_one_call_told_no_usage_what_all_others_cost_is_told_alike_by_all_that_tell_it(
+    tmp_path: Path, run: Run
+) -> None:
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, ALPHA, ONCE)
+        arena.script(server)
+        _priced(arena)
+        # The leader is asked again in the same round, which is the same line of the bill.
+        server.fault("missing_usage", model="leader-alpha", at=1)
+        _, played = run("exec", TASK)
+    calls = json.loads(run("journal", "calls", "-f", "json")[1])
+    assert sorted(call["cost_usd"] is None for call in calls if call["role"] == "leader") == [False, True]
+    known = cost_words(sum(call["cost_usd"] or 0 for call in calls))
+    assert _known(played) == known
+    for command in (["show"], ["show", "--team", "alpha"], ["export", "-f", "md"], ["journal", "calls"]):
+        assert _known(run(*command)[1]) == known
+    bill = json.loads(run("show", "-f", "json")[1])["bill"]
+    assert [line["cost_usd"] for line in bill if line["role"] == "leader"] == [None]
+    for file in tmp_path.glob("journal.db*"):
+        file.unlink()
+    assert _known(run("show")[1]) < known, "the table knows of whole lines alone"
+
+
+def test_a_process_that_goes_on_knows_what_is_known_of_costs_before(tmp_path: Path, run: Run) -> None:
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, ALPHA, ONCE)
+        arena.script(server)
+        _priced(arena)
+        server.fault("missing_usage", model="leader-alpha", at=1)
+        command = [sys.executable, "-m", "mixseek", "exec", TASK, "-w", str(tmp_path)]
+        killed_by_its_judge = {CRASH_AT: "call.after_answer:4"}
+        forked.run(command, env={**os.environ, **killed_by_its_judge}, capture_output=True, check=False)
+        assert _known(run("show")[1]) == _known(run("journal", "calls")[1])
+        _, resumed = run("resume")
+    calls = json.loads(run("journal", "calls", "-f", "json")[1])
+    known = cost_words(sum(call["cost_usd"] or 0 for call in calls))
+    assert _known(resumed) == _known(run("show")[1]) == _known(run("journal", "calls")[1]) == known
 
 
 async def test_what_was_set_aside_is_told_of_those_attempts_that_a_budget_bounds(

@@ -144,7 +144,7 @@ def _print(rejudged: "Rejudgment", output: Format, redactor: Redactor, workspace
     for line in _failures(rejudged):
         warn(redactor.text(f"mixseek: {line}"))
     print_line(bill_words(rejudged.usage, rejudged.cost_usd, rejudged.seconds) + _reused(rejudged.reused_calls))
-    if words := lost_words(rejudged.lost):
+    if words := lost_words(rejudged.lost, rejudged.lost_before):
         print_line(words)
 
 

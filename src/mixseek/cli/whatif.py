@@ -70,7 +70,7 @@ def whatif(
     tell_if_open(report.execution_id, report.status)
     if report.has_unknown_pauses:
         warn(
-            f"mixseek: the journal has nothing of execution {report.execution_id}, which may have had pauses: "
+            f"mixseek: the journal cannot tell of execution {report.execution_id}, which may have had pauses: "
             "how long its rounds were played is not known"
         )
     if output is Format.JSON:

@@ -135,6 +135,8 @@ class Rejudgment(Record):
     bill: tuple[ModelUsage, ...] = ()
     lost: tuple[LostUsage, ...] = ()
     """What these judges may have been paid beyond all bills, the times before included."""
+    lost_before: int = 0
+    """How many of these attempts were made when the same was asked before."""
 
 
 class RejudgePlan(Record):
@@ -188,6 +190,7 @@ async def rejudge(
         reused_calls=judging.answers.reused,
         **bill_of(judging.run, started),
         lost=tuple(judging.run.meter.lost),
+        lost_before=judging.lost_before,
     )
 
 
@@ -291,6 +294,8 @@ class _Judging:
     evaluator: Evaluator
     beside: Sequence[UserContent]
     """What came with the task, as far as judges are shown it."""
+    lost_before: int
+    """How many attempts broke off, or told no usage, when the same was asked before."""
     closed: bool
 
     @property
@@ -330,9 +335,10 @@ async def _judging(
                 await run.hub.prepare()
             # One budget for these judges, however often they are asked: the command says to give it again.
             run.meter.begin_with(await answers.spending(asked.journal_id))
+            lost_before = sum(line.attempts for line in run.meter.lost)
             if not closed:
                 run.purses.start()
-            yield _Judging(asked, run, answers, evaluator, beside, closed)
+            yield _Judging(asked, run, answers, evaluator, beside, lost_before, closed)
 
 
 @asynccontextmanager

@@ -24,6 +24,9 @@ __all__ = ["Consumed", "StopRule", "TeamOutcome", "WhatIf", "WhatIfReport", "wha
 _NO_LIMIT: Final = 10**9
 _IN_ORDER: Final = ("target_score_reached", "max_rounds_reached", "score_plateau")
 """Rules, as one comes before another when a round is over."""
+_UNPRICED: Final = "prices that stand in [prices] of the orchestrator file when it is played are kept with the record"
+_UNCOUNTED: Final = "an answer came without the number of its tokens, so that no price but 0 tells what it cost"
+_WHY_UNKNOWN: Final = (_UNPRICED, _UNCOUNTED)
 _LONG_AGO: Final = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
 
 
@@ -96,7 +99,7 @@ class Consumed(Record):
     cost_usd: float | None = 0.0
     """None where a price is not known."""
     seconds: float | None = None
-    """None where it is not known, as without the journal of an execution that had pauses."""
+    """None where it is not known: of rounds that did not end, or without the journal of one that had pauses."""
 
 
 class TeamOutcome(Record):
@@ -266,12 +269,20 @@ def _in_order(record: ExecutionRecord) -> list[tuple[str, int, RoundRecord]]:
 def _require_costs(record: ExecutionRecord, ends: dict[str, _End]) -> None:
     """All models without a price are told at once: whoever adds prices has to play again."""
     rounds = [one for team in record.teams for one in team.rounds[: ends[team.team_id].rounds]]
-    unknown = sorted({line.model for one in rounds for line in one.bill if line.cost_usd is None})
-    if unknown:
-        raise ConfigurationError(
-            f"what {', '.join(unknown)} cost is not known, so nothing can be said about a budget: "
-            "prices that stand in [prices] of the orchestrator file when it is played are kept with the record"
-        )
+    unknown = [line for one in rounds for line in one.bill if line.cost_usd is None]
+    found = {why: sorted({line.model for line in unknown if _why_unknown(line) == why}) for why in _WHY_UNKNOWN}
+    problems = [
+        Problem(f"what {', '.join(models)} cost is not known, so nothing can be said about a budget: {why}")
+        for why, models in found.items()
+        if models
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _why_unknown(line: ModelUsage) -> str:
+    has_tokens = line.input_tokens or line.output_tokens
+    return _UNPRICED if has_tokens and not line.known_usd else _UNCOUNTED
 
 
 # --- what it comes to -------------------------------------------------------------------------------------------------
@@ -341,10 +352,10 @@ def _billed(one: RoundRecord, end: _End, *, is_last: bool) -> list[ModelUsage]:
 
 def _consumed(record: ExecutionRecord, rounds: Sequence[RoundRecord], bill: Sequence[ModelUsage]) -> Consumed:
     costs = [line.cost_usd for line in bill]
-    finished = [one for one in rounds if one.is_finished]
-    seconds = [None if record.has_unknown_pauses else one.seconds for one in finished]
+    # Nobody knows how long a round took that did not end, and its calls are counted all the same.
+    seconds = [one.seconds if one.is_finished and not record.has_unknown_pauses else None for one in rounds]
     return Consumed(
-        rounds=len(finished),
+        rounds=sum(one.is_finished for one in rounds),
         requests=sum(line.requests for line in bill),
         input_tokens=sum(line.input_tokens for line in bill),
         output_tokens=sum(line.output_tokens for line in bill),

@@ -47,6 +47,8 @@ __all__ = [
 
 DEFAULT_MAX_OUTPUT_TOKENS: Final = 8_192
 _WARN_AT: Final = 0.8
+# What sums of fractions leave of nothing.
+_DUST: Final = 1e-9
 # A prompt carries the rounds before it.
 _GROWTH: Final = 1.5
 
@@ -504,7 +506,7 @@ class Purse:
         used, allowed = self.used.of(limit), getattr(self.limits, limit)
         more, theirs = max(0.0, needed.of(limit) - used), for_others.of(limit)
         are = "is" if allowed == 1 else "are"
-        aside = f", {amount_words(limit, theirs)} of that for other teams" if theirs else ""
+        aside = f", {amount_words(limit, theirs)} of that for other teams" if theirs > _DUST * more else ""
         room = f", with {why}" if why and limit != "max_requests" else ""
         return (
             f"{self._owner} cannot pay for {what}: {limit_words(limit, allowed, used)} {are} used, "

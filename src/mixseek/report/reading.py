@@ -166,6 +166,7 @@ async def load_execution(workspace: Workspace, execution_id: str) -> ExecutionRe
         elif stored.summary is None and not kept.is_over:
             kept = await _if_readable(_read_open_rounds(journal, execution_id, kept), kept)
             stored = await _if_readable(_with_told_rounds(journal, execution_id, stored), stored)
+        stored = await _if_readable(_with_known_costs(journal, execution_id, stored), stored)
     if not stored.found and not kept.found:
         raise ConfigurationError(_not_found(execution_id))
     return _record(execution_id, stored, kept, is_running=is_running)
@@ -409,6 +410,15 @@ async def _with_told_rounds(journal: Journal, execution_id: str, stored: Executi
             board[place] = entry.model_dump()
             statuses[place] = {**entry.model_dump(), **times, "should_continue": None}
     return replace(stored, board=tuple(board.values()), statuses=tuple(statuses.values()))
+
+
+async def _with_known_costs(journal: Journal, execution_id: str, stored: ExecutionRows) -> ExecutionRows:
+    """The rows, and what is known of costs that are not known in whole, for which the table has no column."""
+    if cost_of(stored.bill) is not None:
+        return stored
+    known = {_line_key(line): line.known_usd for line in await journal.bill(execution_id)}
+    bill = tuple(line.model_copy(update={"known_usd": known.get(_line_key(line), 0.0)}) for line in stored.bill)
+    return replace(stored, bill=bill)
 
 
 def _told(event: JournalEvent) -> dict[str, Any]:

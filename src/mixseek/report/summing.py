@@ -22,15 +22,26 @@ def by_team_round_and_role(bill: Iterable[ModelUsage]) -> list[ModelUsage]:
     return _grouped(bill, lambda line: (line.team_id, line.round_number, _ROLES.index(line.role)))
 
 
-def lost_words(lost: Iterable[LostUsage]) -> str | None:
-    """What may have been paid beyond the bill, in one line; None if nothing was."""
+def lost_words(lost: Iterable[LostUsage], before: int = 0) -> str | None:
+    """What may have been paid beyond the bill, in one line; None if nothing was.
+
+    ``before`` tells how many of the attempts were made when the same was asked before.
+    """
     lines = list(lost)
     if not lines:
         return None
     attempts = sum(line.attempts for line in lines)
-    told = f"{counted(attempts, 'attempt')} broke off or told no usage and may have been billed beyond that"
+    told = f"{_attempts_words(attempts, before)} and may have been billed beyond that"
     bounded = [line for line in lines if line.tokens is not None]
     return f"{told}: {_set_aside_words(reduce(LostUsage.plus, bounded), attempts)}" if bounded else told
+
+
+def _attempts_words(attempts: int, before: int) -> str:
+    told, earlier = "broke off or told no usage", "when this was asked before"
+    if before == attempts:
+        return f"{counted(attempts, 'attempt')} {told} {earlier}"
+    some = f", {number(before)} of them {earlier}," if before else ""
+    return f"{counted(attempts, 'attempt')}{some} {told}"
 
 
 def _set_aside_words(bounded: LostUsage, attempts: int) -> str:

@@ -910,7 +910,8 @@ _BILL = """
         sum(json_extract(usage, '$.requests')) AS requests,
         sum(json_extract(usage, '$.input_tokens')) AS input_tokens,
         sum(json_extract(usage, '$.output_tokens')) AS output_tokens,
-        CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS cost_usd
+        CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END AS cost_usd,
+        CASE WHEN count(*) = count(cost_usd) THEN 0 ELSE total(cost_usd) END AS known_usd
     FROM calls WHERE execution_id = ? AND round_number > 0
     GROUP BY team_id, round_number, role, agent_name, model ORDER BY min(id)"""
 _SUMMED = [name for name in Usage.model_fields if name not in ("tool_calls", "details")]
