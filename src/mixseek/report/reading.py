@@ -115,7 +115,11 @@ async def find_unfinished(workspace: Workspace, given: Path | None = None) -> st
     named = [line for line in lines if not line.names_no_file]
     failed = [line.execution_id for line in named if line.status in ("partial_failure", "failed")]
     able = await _first_that_can_go_on(workspace, failed, given)
-    more = ": mixseek history lists them" if able is None else f"; teams of {able[0]} failed, {able[1]} lets them go on"
+    more = (
+        ": mixseek history lists all there are"
+        if able is None
+        else f"; teams of {able[0]} failed, {able[1]} lets them go on"
+    )
     raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")
 
 
