@@ -105,7 +105,7 @@ async def find_unfinished(workspace: Workspace, given: Path | None = None) -> st
         raise NotResumableError(nothing_played(workspace))
     # The newest that names a file; where none does, whoever asks is told why the newest of the others cannot go on.
     for line in sorted(lines, key=lambda line: line.names_no_file):
-        if line.is_open:
+        if line.is_open or line.lacks_end:
             return line.execution_id
     if playing := [line.execution_id for line in lines if line.is_running]:
         by = await _if_readable(played_by(workspace, playing[0]), "")
@@ -225,6 +225,10 @@ async def _line(
         best_score=known.best_score,
         cost_usd=cost_usd,
         names_no_file=run is not None and run.config_file is None,
+        lacks_end=run is not None
+        and not run.has_ended
+        and known.status is not None
+        and not is_playing(workspace.database, execution_id),
     )
 
 
