@@ -30,6 +30,17 @@ def test_what_is_not_a_directory_is_no_workspace(tmp_path: Path) -> None:
         Workspace.locate(tmp_path / "nothing")
 
 
+def test_a_path_with_detours_is_told_without_them_where_that_is_the_same_place(tmp_path: Path) -> None:
+    for name in ("here", "there/below"):
+        (tmp_path / name).mkdir(parents=True)
+    assert Workspace.locate(tmp_path / "there/../here/.").root == tmp_path / "here"
+    (tmp_path / "link").symlink_to(tmp_path / "there/below")
+    behind = Workspace.locate(tmp_path / "link/../below").root
+    assert behind == tmp_path / "link/../below"
+    (tmp_path / "below").mkdir()
+    assert Workspace.locate(tmp_path / "link/../below").root == behind
+
+
 def test_paths_inside_files_start_at_the_workspace(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     assert workspace.resolve("configs/team.toml") == tmp_path / "configs" / "team.toml"

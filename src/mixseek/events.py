@@ -310,6 +310,24 @@ class RoundJudged(Event):
     exit_reason: ExitReason | None = None
     usage: list[ModelUsage]
 
+    @property
+    def is_of_last_round(self) -> bool:
+        """Whether the team stops since there are no more rounds, whatever was thought of this one."""
+        return self.exit_reason == "max_rounds_reached"
+
+    @property
+    def words(self) -> str:
+        """Whether the team goes on, for people."""
+        verdict = "goes on" if self.exit_reason is None else f"stops ({self.exit_reason})"
+        return f"{verdict} after round {self.round_number}{', the last one' if self.is_of_last_round else ''}"
+
+    @property
+    def reason(self) -> str:
+        """What was thought of the round; after the last one with the verdict, which then decided nothing."""
+        if not self.is_of_last_round:
+            return self.judgment.reasoning
+        return f"judgment: {'go on' if self.judgment.should_continue else 'stop'}, {self.judgment.reasoning}"
+
 
 class ModelCalled(Event):
     """A model answered, or failed for good; what it cost."""

@@ -61,7 +61,7 @@ class Workspace:
             raise WorkspaceNotFoundError(
                 f"workspace {str(root)!r} is not a directory: name the directory that holds it"
             )
-        return cls(root)
+        return cls(_without_detours(root))
 
     @property
     def configs(self) -> Path:
@@ -111,3 +111,12 @@ class Workspace:
         """A path given on the command line: relative ones are tried in the current directory, then in the workspace."""
         given = Path(path).expanduser()
         return given.absolute() if given.is_absolute() or given.exists() else self.root / given
+
+
+def _without_detours(path: Path) -> Path:
+    """The same directory without ``..``, if it is the same: behind a link the one above is another."""
+    plain = Path(os.path.normpath(path))
+    try:
+        return plain if plain.samefile(path) else path
+    except OSError:
+        return path

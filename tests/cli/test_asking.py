@@ -173,7 +173,7 @@ def test_a_kept_team_that_failed_is_offered_to_nobody_for_resuming(
     server.fault("400", model="leader-a")
     assert run("team", "task", "-c", TEAM, "--save-db").code == 2
     ran = run("resume")
-    assert (ran.code, "is unfinished: mixseek history lists them" in ran.err) == (2, True), ran.err
+    assert (ran.code, "is unfinished: mixseek history lists all there are" in ran.err) == (2, True), ran.err
 
 
 def test_a_member_that_failed_is_told_and_the_team_has_answered(run: Run, workspace: Path, server: ModelServer) -> None:
@@ -503,7 +503,7 @@ def test_without_a_finite_number_there_is_no_overall_score(run: Run, workspace: 
     [
         (["", "a"], "the query is empty"),
         (["q", " "], "the submission is empty"),
-        (["q", "a", "--file", "a.md"], "the submission is given twice: as an argument and with --submission-file"),
+        (["q", "a", "--file", "a.md"], "the submission is given twice, as an argument and with --submission-file: "),
         (["q", "--file", "missing.md"], "--submission-file 'missing.md': does not exist"),
         (["q", "a", "-c", TEAM], "is a team file: give an evaluator or an orchestrator file"),
         (["q", "a", "-c", "configs/needs.toml"], "give it as reference, on the command line with --reference"),

@@ -581,21 +581,36 @@ def test_no_workspace_is_told_in_the_format_that_was_asked_for(capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["confg"], "No such command 'confg'. Did you mean 'config'?"),
-        (["config", "shw"], "No such command 'shw'. Did you mean 'show'?"),
-        (["--verson"], "No such option: --verson"),
+        (["confg"], "No such command 'confg'. Did you mean 'config'? mixseek --help lists the commands"),
+        (["config", "shw"], "No such command 'shw'. Did you mean 'show'? mixseek config --help lists the commands"),
+        (["--verson"], "No such option: --verson (Possible options: --version); mixseek --help lists the options"),
+        (["attack"], "Missing option '--config' / '-c'; mixseek attack --help lists the options"),
+        (["init", "a", "b"], "Got unexpected extra argument(s) (b); mixseek init --help lists the options"),
         (["exec"], "no workspace: give --workspace DIR"),
         (["config", "init", "--component", "x"], "Invalid value for '--component': 'x' is not one of"),
     ],
 )
-def test_a_wrong_command_line_is_told_without_a_traceback(
+def test_a_wrong_command_line_is_told_in_one_line(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     printed = capsys.readouterr()
-    assert ended.value.code == 2
-    assert told in " ".join(printed.err.split())
+    assert (ended.value.code, printed.err.count("\n")) == (2, 1)
+    assert printed.err.startswith(f"mixseek: {told}")
+
+
+@pytest.mark.parametrize("arguments", [[], ["config"]])
+def test_without_a_command_the_help_lists_them_on_lines_of_their_own(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*arguments, "--help"])
+    helped = capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out, printed.err.rstrip("\n")) == (2, "", helped.rstrip("\n"))
 
 
 # --- real processes -------------------------------------------------------------------------------------------------

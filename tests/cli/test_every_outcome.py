@@ -94,7 +94,10 @@ def test_a_mistake_on_the_command_line_is_told_to_people_without_codes(
         main(["\x1b[31mexec"])
     printed = capsys.readouterr()
     assert (ended.value.code, printed.out) == (2, "")
-    assert printed.err.startswith("Usage: mixseek ")
+    assert (
+        printed.err
+        == "mixseek: No such command '\\x1b[31mexec'. Did you mean 'exec'? mixseek --help lists the commands\n"
+    )
     assert "\x1b" not in printed.err
 
 

@@ -144,6 +144,34 @@ def test_a_prompt_that_is_missing_is_warned_of_once_however_often_its_file_is_re
     assert told.stderr.count("prompt_builder.judgment_user_prompt is missing") == 1
 
 
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_team_stops_after_its_last_round_for_that_reason_and_not_for_what_its_judge_thought(
+    server: ModelServerProcess, workspace: Path
+) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    server.on("judgment", [{"reasoning": "more is to come", "should_continue": True, "confidence_score": 1}])
+    ran = _run(workspace, TASK, "--log-level", "debug")
+    stops = "a: stops (max_rounds_reached) after round 1, the last one"
+    judged = "judgment: go on, more is to come"
+    assert f"{stops}; {judged}\n" in ran.stderr
+    assert judged in run_here("show", "last", "-w", str(workspace)).stdout
+    logged = (workspace / "logs" / "mixseek.log").read_text()
+    assert f"{stops}\n" in logged
+    assert f"{stops}: {judged}\n" in logged
+
+
+def test_without_a_judge_what_is_told_of_the_last_round_is_what_is_shown(
+    server: ModelServerProcess, workspace: Path
+) -> None:
+    write_workspace(workspace, teams=1, max_rounds=1, base_url=server.base_url)
+    (workspace / "configs/judgment.toml").write_text('model = "none"\n')
+    judged = "judgment: stop, round 1 is the last of 1"
+    assert f"a: stops (max_rounds_reached) after round 1, the last one; {judged}\n" in _run(workspace, TASK).stderr
+    assert judged in run_here("show", "last", "-w", str(workspace)).stdout
+
+
 # --- results ----------------------------------------------------------------------------------------------------------
 
 

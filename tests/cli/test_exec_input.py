@@ -93,7 +93,11 @@ def test_the_task_may_stand_in_a_file_here_or_in_the_workspace(run: Run, workspa
         (["-"], b" \n", "the prompt is empty"),
         (["-"], b"\xff", "the prompt is not UTF-8 text"),
         (["-"], b"a" * 1_000_001, "the prompt on standard input is larger than 1,000,000 bytes"),
-        (["a task", "--prompt-file", "t.md"], None, "the prompt is given twice: as an argument and with --prompt-file"),
+        (
+            ["a task", "--prompt-file", "t.md"],
+            None,
+            "the prompt is given twice, as an argument and with --prompt-file: leave one out",
+        ),
         (["--prompt-file", "t.md"], None, "--prompt-file 't.md': does not exist in the current directory"),
         (["--prompt-file", "."], None, "--prompt-file '.': is a directory"),
         (["--prompt-file", "x" * 300], None, "is not the name of a file"),

@@ -54,6 +54,23 @@ def test_a_report_may_be_written_anywhere_and_is_not_written_unasked(workspace: 
     assert not (workspace / "reports").exists()
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("--report",), "a dry run writes no report"),
+        (("--output", "a.md", "--report-file", "r.html"), "a dry run writes no answer and no report"),
+        (("--output", "a.md"), "a dry run writes no answer"),
+    ],
+)
+def test_a_dry_run_tells_that_it_writes_nothing_of_what_is_asked_for(
+    asked: tuple[str, ...], told: str, workspace: Path
+) -> None:
+    tried = play(workspace, *asked, "--dry-run")
+    assert (tried.returncode, f"mixseek: {told}\n" in tried.stderr) == (0, True), tried.stderr
+    assert not list(workspace.glob("*.md")) + list(workspace.glob("*.html")) + list(workspace.glob("reports"))
+    assert "a dry run writes" not in play(workspace, "--dry-run").stderr
+
+
 def test_a_place_where_nothing_can_be_written_is_told_before_a_model_is_called(workspace: Path) -> None:
     played = play(workspace, "--report-file", "nowhere/told.html")
     assert played.returncode == 2

@@ -440,7 +440,7 @@ def test_pruning_drops_bodies_gives_room_back_and_leaves_all_that_is_shown(run: 
     assert "would be pruned" in run("prune", "--older-than", "0s", "--dry-run")[1]
     assert (workspace / "journal.db").stat().st_size == size
     code, out, _ = run("prune", "--older-than", "0s")
-    assert (code, "1 execution pruned" in out) == (0, True), out
+    assert (code, "1 execution pruned; the files of the journal are " in out) == (0, True), out
     assert (workspace / "journal.db").stat().st_size < size
     assert _free_pages(workspace) == 0
     assert {command: run(*command)[1] for command in before} == before
@@ -466,6 +466,19 @@ def _free_pages(workspace: Path) -> int:
 def test_young_and_kept_executions_are_not_pruned(run: Run) -> None:
     assert "nothing to prune" in run("prune")[1]
     assert "nothing to prune" in run("prune", "--older-than", "0s", "--keep", "1")[1]
+
+
+def test_the_newest_that_are_kept_are_the_first_ones_of_the_history(
+    run: Run, workspace: Path, played: tuple[Path, str]
+) -> None:
+    newest = asyncio.run(_play(workspace))
+    # As where the other one was begun before it and gone on with after its end.
+    ended = f"WHERE kind = 'RunFinished' AND execution_id = '{newest}'"
+    change(workspace, f"UPDATE events SET at = '2001-01-01T00:00:00+00:00' {ended}")
+    ids = [line["execution_id"] for line in json.loads(run("history", "-f", "json")[1])]
+    pruned = json.loads(run("prune", "--older-than", "0s", "--keep", "1", "-f", "json")[1])
+    assert ids == [newest, played[1]]
+    assert [one["execution_id"] for one in pruned["executions"]] == [played[1]]
 
 
 def test_an_execution_that_did_not_end_is_not_pruned(run: Run, workspace: Path) -> None:

@@ -64,9 +64,22 @@ def test_list_tells_where_models_are_named_and_what_they_lack(tmp_path: Path, se
     assert document["embedded"][0]["fetched"] is False
     code, out, _ = models("list", "-w", str(tmp_path), OPENAI_API_KEY="sk-secret")
     assert code == 0
-    ready = "openai:gpt-5-mini: ready, OPENAI_API_KEY is in the environment"
+    ready = "openai:gpt-5-mini: ready, OPENAI_API_KEY is in the environment, price known"
     assert f"{ready}\n  configs/agents/team-b.toml: team.leader.model\n" in out
     assert "sk-secret" not in out
+
+
+def test_list_tells_of_each_model_whether_it_has_a_price_and_with_which_files_where_that_is_not_all(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    file = workspace(tmp_path, server) / "configs" / "orchestrator.toml"
+    lines = models("list", "-w", str(tmp_path))[1].splitlines()
+    assert "loopback:judge: ready, price known" in lines
+    assert "loopback:leader-a: ready, price not known" in lines
+    file.with_name("other.toml").write_text(file.read_text().split("[prices")[0])
+    lines = models("list", "-w", str(tmp_path))[1].splitlines()
+    assert "loopback:judge: ready, price known with configs/orchestrator.toml alone" in lines
+    assert "loopback:leader-a: ready, price not known" in lines
 
 
 def test_list_goes_on_past_a_broken_file_and_names_the_defaults(tmp_path: Path, server: ModelServer) -> None:

@@ -67,6 +67,20 @@ def test_an_execution_that_was_ended_goes_on_by_one_word(arena: Arena, server: M
     assert "is unfinished" in mixseek(arena, "resume").stderr
 
 
+def test_an_execution_that_was_killed_when_it_only_had_to_be_told_ended_is_ended_by_one_word(
+    arena: Arena, server: ModelServerProcess
+) -> None:
+    command = [sys.executable, "-m", "mixseek", "exec", TASK, "-w", str(arena.root)]
+    environ = {**_environment(), "MIXSEEK_CRASH_AT": "summary.after_save"}
+    forked.run(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    asked = server.bill.total.requests
+    assert "did not come to its end: mixseek resume" in mixseek(arena, "replay", "last").stderr
+    gone_on = mixseek(arena, "resume")
+    assert (gone_on.returncode, server.bill.total.requests) == (0, asked), gone_on.stderr
+    assert mixseek(arena, "replay", "last").returncode == 0
+    assert "is unfinished" in mixseek(arena, "resume").stderr
+
+
 def test_a_changed_file_is_named_and_exec_resumes_too(arena: Arena, server: ModelServerProcess) -> None:
     ended_by(signal.SIGKILL, arena, server, answered=8)
     file = arena.root / "configs/agents/1.toml"

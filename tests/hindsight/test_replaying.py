@@ -121,6 +121,29 @@ def test_a_call_that_the_journal_does_not_have_is_named(
     assert any("alpha" in difference for difference in told["differences"])
 
 
+def test_a_file_with_other_teams_is_refused_with_the_name_of_the_one_that_was_played_with(
+    once: tuple[Path, str], tmp_path: Path
+) -> None:
+    root = _copy(once[0], tmp_path)
+    file = root / "configs" / "orchestrator.toml"
+    other = file.with_name("other.toml")
+    other.write_text(file.read_text())
+    for number, name in enumerate(("omicron", "pi")):
+        team = root / "configs" / "agents" / f"{number}.toml"
+        renamed = re.sub(r"(?m)^team_id = .*", f'team_id = "{name}"', team.read_text())
+        team.with_name(f"{name}.toml").write_text(renamed)
+        other.write_text(other.read_text().replace(f"agents/{number}.toml", f"agents/{name}.toml"))
+    faults = "alpha and beta played and are not in it; omicron and pi are in it and did not play"
+    words = f"other.toml: has other teams than the execution: {faults}: "
+    with pytest.raises(ConfigurationError) as refused:
+        asyncio.run(replay(once[1], root, config=other))
+    assert str(refused.value).endswith(f"{words}give the file that it was played with, configs/orchestrator.toml")
+    file.unlink()
+    other.rename(file)
+    with pytest.raises(ConfigurationError, match="did not play: undo that, or give a file with its teams by --config"):
+        asyncio.run(replay(once[1], root, config=file))
+
+
 def test_what_differs_is_told(once: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = _copy(once[0], tmp_path)
     evaluator = root / "configs" / "evaluator.toml"

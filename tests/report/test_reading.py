@@ -437,7 +437,7 @@ async def test_a_pruned_execution_is_not_named_as_one_that_could_go_on(tmp_path:
     with pytest.raises(NotResumableError, match="mixseek resume failed lets them go on"):
         await find_unfinished(workspace)
     drop_bodies(workspace.journal, ["failed"])
-    with pytest.raises(NotResumableError, match="is unfinished: mixseek history lists them"):
+    with pytest.raises(NotResumableError, match="is unfinished: mixseek history lists all there are"):
         await find_unfinished(workspace)
 
 

@@ -28,6 +28,7 @@ from mixseek.cli.output import (
     print_json,
     print_line,
     use_format,
+    warn,
 )
 from mixseek.cli.plan import Plan, plan_of
 from mixseek.cli.playing import EXIT_NO_RESULT, Wanted, leave_with, play
@@ -112,6 +113,8 @@ def exec_(
     is_given = prompt is not None or prompt_file is not None
     task = read_given(prompt, prompt_file, place) if is_given or not dry_run else None
     if dry_run or task is None:
+        if unwritten := [*(["answer"] if answer_to else []), *(["report"] if page else [])]:
+            warn(f"mixseek: a dry run writes no {' and no '.join(unwritten)}")
         _leave_with_plan(manager, file, settings, _size(task, attachments), output_format)
     redactor = redactor_of(manager.environ, settings.providers)
     with watching(logs, manager.environ) as listeners:

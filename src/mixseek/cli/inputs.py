@@ -50,7 +50,7 @@ def read_given(
 ) -> str:
     """A text from an argument, from a file or from standard input; one that says nothing is refused."""
     if text is not None and file is not None:
-        raise ConfigurationError(f"the {what} is given twice: as an argument and with {option}")
+        raise ConfigurationError(f"the {what} is given twice, as an argument and with {option}: leave one out")
     if file is not None:
         given = _without_last_breaks(read_text(given_file(file, option, workspace), f"{option} {str(file)!r}"))
     elif text is None or text == "-":

@@ -197,10 +197,7 @@ def _words(event: Event) -> str | None:  # noqa: C901  # a table, one line for e
             return f"round {event.entry.round_number} finished, {_score(event.entry.score)}"
         case RoundFailed():
             return f"round {event.entry.round_number} failed"
-        case RoundJudged():
-            verdict = "goes on" if event.exit_reason is None else f"stops ({event.exit_reason})"
-            return f"{verdict} after round {event.round_number}"
-        case BudgetLow():
+        case RoundJudged() | BudgetLow():
             return event.words
         case TeamFailed():
             return "failed" if event.best is None else f"failed; its best round counts, {_score(event.best.score)}"
@@ -218,7 +215,7 @@ def _words_of_call(event: ModelCalled) -> str:
     return f"{event.model} {outcome} for {event.agent_name} after {event.seconds:.1f} s, {spent}"
 
 
-def _detail(event: Event) -> str | None:  # noqa: C901  # a table as above
+def _detail(event: Event) -> str | None:  # a table as above
     """What was asked, answered or said."""
     match event:
         case RunStarted():
@@ -237,9 +234,7 @@ def _detail(event: Event) -> str | None:  # noqa: C901  # a table as above
             return event.submission_content
         case SubmissionEvaluated():
             return "; ".join(f"{one.metric_name}: {one.evaluator_comment}" for one in event.metrics)
-        case RoundJudged():
-            return event.judgment.reasoning
-        case RoundFailed() | TeamFailed():
+        case RoundJudged() | RoundFailed() | TeamFailed():
             return event.reason
     return None
 

@@ -59,11 +59,20 @@ class _Listed:
     key: str | None
     """Where its key comes from, in words; None: it has or needs none."""
     price_known: bool
+    priced_in: tuple[str, ...] | None
+    """The orchestrator files that alone give it a price; None: all do, or it needs none of them."""
     named_in: tuple[NamedModel, ...]
 
     def as_json(self) -> dict[str, Any]:
         places = [{"file": place.file, "key": place.key} for place in self.named_in]
         return {**asdict(self), "problems": list(self.problems), "ready": not self.problems, "named_in": places}
+
+    @property
+    def price_words(self) -> str:
+        """Whether it has a price, and where it does not have it everywhere."""
+        if not self.price_known:
+            return "price not known"
+        return f"price known with {' and '.join(self.priced_in)} alone" if self.priced_in else "price known"
 
 
 @app.command("list")
@@ -97,7 +106,8 @@ def _listed(manager: ConfigurationManager, named: Sequence[NamedModel]) -> list[
     from mixseek.llm.prices import PriceList  # with the code of models, which takes a second
 
     servers = manager.get_providers_settings().providers
-    prices = PriceList(_prices(manager))
+    tables = _price_tables(manager)
+    prices, without_files = PriceList(_prices(manager)), PriceList()
     places: dict[str, list[NamedModel]] = {}
     for one in named:
         places.setdefault(one.model, []).append(one)
@@ -108,6 +118,7 @@ def _listed(manager: ConfigurationManager, named: Sequence[NamedModel]) -> list[
             _why_not_ready(model, servers, manager),
             where_key_is(split_model_id(model)[0], servers, manager.environ),
             prices.knows(model),
+            None if without_files.knows(model) else _priced_in(model, tables),
             tuple(found),
         )
         for model, found in sorted(places.items())
@@ -143,9 +154,8 @@ def _fetchable(weights: Weights, environ: Mapping[str, str]) -> dict[str, Any]:
 def _list_lines(listed: Sequence[_Listed], fetchable: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = [] if listed else ["No file of this workspace names a model.", ""]
     for one in listed:
-        price = "" if one.price_known else ", price not known"
         key = f", {one.key}" if one.key else ""
-        lines.append(f"{one.model}: {'; '.join(one.problems) or 'ready'}{key}{price}")
+        lines.append(f"{one.model}: {'; '.join(one.problems) or 'ready'}{key}, {one.price_words}")
         lines += [f"  {place.file}: {place.key}" for place in one.named_in]
     for one_of in fetchable:
         state = one_of["file"] if one_of["fetched"] else "not fetched; mixseek models pull does it"
@@ -155,10 +165,20 @@ def _list_lines(listed: Sequence[_Listed], fetchable: Sequence[Mapping[str, Any]
 
 def _prices(manager: ConfigurationManager) -> dict[str, PriceSettings]:
     """The prices of all orchestrator files."""
+    return {model: price for prices in _price_tables(manager).values() for model, price in prices.items()}
+
+
+def _price_tables(manager: ConfigurationManager) -> dict[str, dict[str, PriceSettings]]:
+    """Each orchestrator file with its prices."""
     files = [] if manager.workspace.is_bare else manager.files()
-    settings = [each for file in files for each in manager.validate(file, complete=False).settings]
-    found = [each.prices for each in settings if isinstance(each, OrchestratorSettings)]
-    return {model: price for prices in found for model, price in prices.items()}
+    reports = [manager.validate(file, complete=False) for file in files]
+    settings = [(report.file, each) for report in reports for each in report.settings]
+    return {file: each.prices for file, each in settings if isinstance(each, OrchestratorSettings)}
+
+
+def _priced_in(model: str, tables: Mapping[str, Mapping[str, PriceSettings]]) -> tuple[str, ...] | None:
+    having = tuple(file for file, prices in tables.items() if model in prices)
+    return None if len(having) == len(tables) else having
 
 
 # --- pull -------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from mixseek.amounts import counted
 from mixseek.errors import ConfigurationError, MixSeekError, OutputError, Problem
@@ -257,17 +258,21 @@ def print_error(error: MixSeekError, redact: Callable[[str], str] = str) -> None
 
 
 def print_usage_error(error: typer.TyperException) -> None:
-    """What is wrong with a command line, as typer tells it, or as JSON."""
-    told = io.StringIO()
-    show = getattr(error, "show", None)
+    """What is wrong with a command line in one line, with the command that helps, or as JSON."""
+    message, context = _message(error), getattr(error, "ctx", None)
     if _format.get() is Format.JSON:
-        print_json({"error": {"type": "UsageError", "message": _message(error), "problems": []}})
-    elif show is None:
-        warn(f"mixseek: {error}")
-    else:
-        show(file=told)
-        for line in told.getvalue().splitlines():
+        print_json({"error": {"type": "UsageError", "message": message, "problems": []}})
+    elif context is None:
+        warn(f"mixseek: {message}")
+    elif message == context.get_help():
+        # Nothing is wrong but that no command is named.
+        for line in message.splitlines():
             warn(line)
+    else:
+        names_command = isinstance(context.command, TyperGroup) and not hasattr(error, "option_name")
+        words = " ".join(message.split()).removesuffix(".")
+        divided = words if words.endswith("?") else f"{words};"
+        warn(f"mixseek: {divided} {context.command_path} --help lists the {'commands' if names_command else 'options'}")
 
 
 def _message(error: typer.TyperException) -> str:

@@ -95,8 +95,8 @@ def words_of(  # noqa: C901  # a table, one line for each kind
         case RoundFailed():
             return f"round {event.entry.round_number} failed: {_short(event.reason, longest_reason)}"
         case RoundJudged():
-            verdict = "goes on" if event.exit_reason is None else f"stops ({event.exit_reason})"
-            return f"{verdict} after round {event.round_number}: {_short(event.judgment.reasoning, longest_reason)}"
+            separator = "; " if event.is_of_last_round else ": "
+            return f"{event.words}{separator}{_short(event.reason, longest_reason)}"
         case TeamFailed():
             kept = "" if event.best is None else f"; its best finished round counts, {_score(event.best.score)}"
             return f"failed: {_short(event.reason, longest_reason)}{kept}"

@@ -44,7 +44,7 @@ class Pruned(Record):
 
     executions: tuple[Prunable, ...]
     freed_bytes: int
-    """By how much journal.db became smaller; in a dry run how much the bodies take."""
+    """By how much journal.db and its log became smaller; in a dry run how much the bodies take."""
     dry_run: bool
 
 
@@ -59,7 +59,12 @@ def prune(
             help="Executions that ended longer ago: 30d, 12h, 2w; m is minutes, s seconds.",
         ),
     ] = "30d",  # type: ignore[assignment]  # the parser makes it one
-    keep: Annotated[int, typer.Option("--keep", metavar="N", min=0, help="Leave the newest N executions alone.")] = 0,
+    keep: Annotated[
+        int,
+        typer.Option(
+            "--keep", metavar="N", min=0, help="Leave the newest N that ended alone, in the order of history."
+        ),
+    ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be dropped.")] = False,
     output: FormatOption = Format.TEXT,
     workspace: WorkspaceOption = None,
@@ -110,7 +115,7 @@ def _print(pruned: Pruned) -> None:
     if pruned.dry_run:
         print_line(f"{count} would be pruned, {_bytes(pruned.freed_bytes)} of bodies dropped; nothing was changed")
     else:
-        print_line(f"{count} pruned; journal.db is {_bytes(pruned.freed_bytes)} smaller")
+        print_line(f"{count} pruned; the files of the journal are {_bytes(pruned.freed_bytes)} smaller")
 
 
 def _bytes(count: int) -> str:

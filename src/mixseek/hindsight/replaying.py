@@ -9,7 +9,7 @@ way as before.
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from pathlib import Path
@@ -199,20 +199,38 @@ def _settings(manager: ConfigurationManager, record: "_Recorded", config: Path |
     configured = ConfigurationManager(manager.workspace, overrides=overrides).load_run_settings(file)
     played, there = set(begun.team_names), {team.team_id for team in configured.teams}
     if played != there:
-        raise ConfigurationError(Problem(_other_teams(played - there, there - played, record.taken_out), str(file)))
+        words = _other_teams(played - there, there - played, record.taken_out)
+        if played - there or there - played - record.taken_out.keys():
+            words += f": {_file_remedy(manager.workspace, config, begun.config_file)}"
+        raise ConfigurationError(Problem(words, str(file)))
     return configured
+
+
+def _file_remedy(workspace: Workspace, given: Path | str | None, begun_with: str | None) -> str:
+    if given is None or begun_with is None or workspace.find(given) == workspace.resolve(begun_with):
+        return "undo that, or give a file with its teams by --config"
+    return f"give the file that it was played with, {begun_with}"
 
 
 def _other_teams(gone: set[str], new: set[str], taken_out: Mapping[str, int]) -> str:
     strangers = new - taken_out.keys()
-    faults = [f"{', '.join(sorted(gone))} played and is not in it"] if gone else []
-    faults += [f"{', '.join(sorted(strangers))} is in it and did not play"] if strangers else []
+    faults = [f"{_all_of(gone)} played and {_are(gone)} not in it"] if gone else []
+    faults += [f"{_all_of(strangers)} {_are(strangers)} in it and did not play"] if strangers else []
     faults += [
         f"{team_id} is in it again, but was taken out when the execution was resumed, "
         f"{_rounds_words(taken_out[team_id])}: take it out, or give another file with --config"
         for team_id in sorted(new & taken_out.keys())
     ]
     return f"has other teams than the execution: {'; '.join(faults)}"
+
+
+def _all_of(teams: Iterable[str]) -> str:
+    *first, last = sorted(teams)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _are(teams: Collection[str]) -> str:
+    return "is" if len(teams) == 1 else "are"
 
 
 def _rounds_words(last: int) -> str:

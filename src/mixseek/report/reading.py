@@ -105,7 +105,7 @@ async def find_unfinished(workspace: Workspace, given: Path | None = None) -> st
         raise NotResumableError(nothing_played(workspace))
     # The newest that names a file; where none does, whoever asks is told why the newest of the others cannot go on.
     for line in sorted(lines, key=lambda line: line.names_no_file):
-        if line.is_open:
+        if line.is_open or line.lacks_end:
             return line.execution_id
     if playing := [line.execution_id for line in lines if line.is_running]:
         by = await _if_readable(played_by(workspace, playing[0]), "")
@@ -115,7 +115,11 @@ async def find_unfinished(workspace: Workspace, given: Path | None = None) -> st
     named = [line for line in lines if not line.names_no_file]
     failed = [line.execution_id for line in named if line.status in ("partial_failure", "failed")]
     able = await _first_that_can_go_on(workspace, failed, given)
-    more = ": mixseek history lists them" if able is None else f"; teams of {able[0]} failed, {able[1]} lets them go on"
+    more = (
+        ": mixseek history lists all there are"
+        if able is None
+        else f"; teams of {able[0]} failed, {able[1]} lets them go on"
+    )
     raise NotResumableError(f"no execution in {str(workspace.root)!r} is unfinished{more}")
 
 
@@ -226,6 +230,10 @@ async def _line(
         best_score=known.best_score,
         cost_usd=cost_usd,
         names_no_file=run is not None and run.config_file is None,
+        lacks_end=run is not None
+        and not run.has_ended
+        and known.status is not None
+        and not is_playing(workspace.database, execution_id),
     )
 
 

@@ -218,6 +218,8 @@ class ExecutionLine(Record):
     cost_usd: float | None = None
     names_no_file: bool = False
     """Whether it is known to have been played without an orchestrator file: no command can go on with it then."""
+    lacks_end: bool = False
+    """Whether it has a result and its process was killed before the journal had the end of the run."""
 
     @property
     def is_open(self) -> bool:

@@ -889,7 +889,9 @@ _STARTED_RUNS = """
         (SELECT count(*) FROM json_each(unpacked(payload), '$.team_names')) AS total_teams,
         json_extract(unpacked(payload), '$.config_file') AS config_file,
         EXISTS (SELECT 1 FROM events later WHERE later.execution_id = id AND (later.team_id IS NULL) = 1
-            AND ifnull(later.team_id, '') = '' AND later.kind = 'RunResumed') AS was_resumed
+            AND ifnull(later.team_id, '') = '' AND later.kind = 'RunResumed') AS was_resumed,
+        EXISTS (SELECT 1 FROM events later WHERE later.execution_id = id AND (later.team_id IS NULL) = 1
+            AND ifnull(later.team_id, '') = '' AND later.kind = 'RunFinished') AS has_ended
     FROM ids JOIN events ON execution_id = id AND (team_id IS NULL) = 1 AND ifnull(team_id, '') = ''
     WHERE kind = 'RunStarted'"""
 _PLACES = "SELECT * FROM places WHERE execution_id = ? OR (execution_id >= ? AND execution_id < ?)"

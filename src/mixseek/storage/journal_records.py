@@ -226,6 +226,8 @@ class StartedRun(Record):
     config_file: str | None = None
     """The orchestrator file; None for a team that was asked alone, and for settings made in Python."""
     was_resumed: bool = False
+    has_ended: bool = False
+    """Whether it ever came to an end."""
 
 
 @dataclass(frozen=True, slots=True)

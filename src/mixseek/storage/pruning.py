@@ -42,7 +42,7 @@ class Prunable(Record):
 
 
 def prunable(journal: Path) -> list[Prunable]:
-    """Executions whose bodies could be dropped, the newest first."""
+    """Executions whose bodies could be dropped, the one that began last first."""
     try:
         connection = open_for_reading(journal, _WAIT_SECONDS)
         if connection is None:
@@ -54,7 +54,7 @@ def prunable(journal: Path) -> list[Prunable]:
 
 
 def drop_bodies(journal: Path, executions: Sequence[str]) -> int:
-    """Drop the bodies of these executions, and say by how many bytes the file is smaller."""
+    """Drop the bodies of these executions, and say by how many bytes the journal and its log are smaller."""
     before = _size(journal)
     try:
         with closing(open_for_writing(journal, _WAIT_SECONDS)) as connection:
@@ -110,7 +110,8 @@ _DROP_BODIES = """
 _DROP_PROMPTS = """
     DELETE FROM prompts WHERE execution_id = ? AND role NOT IN ('evaluator', 'evaluator_with_reference')"""
 _MEMBERS_RESULTS = "SELECT id, result FROM tool_results WHERE execution_id = ? AND role = 'leader'"
-# A later end counts: an execution that was resumed is as old as its last end, and has none while it goes on.
+# A later end counts: an execution that was resumed is as old as its last end, and has none while it goes on. Its place
+# among the others is that of its beginning all the same, as everywhere.
 _PRUNABLE = """
     SELECT e.execution_id, max(e.at) AS ended_at,
         (SELECT count(*) FROM calls AS c WHERE c.execution_id = e.execution_id) AS calls,
@@ -123,4 +124,6 @@ _PRUNABLE = """
         AND NOT EXISTS (SELECT 1 FROM pruned AS p WHERE p.execution_id = e.execution_id)
         AND NOT EXISTS (SELECT 1 FROM events AS r WHERE r.execution_id = e.execution_id AND (r.team_id IS NULL) = 1
             AND ifnull(r.team_id, '') = '' AND r.kind = 'RunResumed' AND r.position > e.position)
-    GROUP BY e.execution_id ORDER BY ended_at DESC, e.execution_id"""
+    GROUP BY e.execution_id ORDER BY (
+        SELECT s.position FROM events AS s WHERE s.execution_id = e.execution_id AND (s.team_id IS NULL) = 1
+            AND ifnull(s.team_id, '') = '' AND s.kind = 'RunStarted') DESC, e.execution_id"""
