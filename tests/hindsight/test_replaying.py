@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -233,6 +234,123 @@ def test_a_team_that_ran_out_of_time_after_a_round_does_so_again_and_at_once(tmp
     assert board == [("alpha", 2, "max_rounds_reached"), ("beta", 1, "partial_failure_timeout")]
     assert told.failed_teams == ("beta",)
     assert told.seconds < 5
+
+
+# --- what ran out of time and was gone on with ------------------------------------------------------------------------
+
+TWO = Team("alpha", members=0), Team("beta", scores=(60, 65), members=0)
+THREE_ROUNDS = "max_rounds = 3\nmin_rounds = 3\nmax_retries_per_team = 0\n"
+OF_BOTH = {"model": "leader-*"}
+OF_BETA = {"model": "leader-beta"}
+
+
+def _boards_in_time(arena: Arena, server: ModelServer, *hanging: list[dict[str, Any]]) -> list[list[tuple[str, str]]]:
+    """Play, resume, and so on, each time until calls that hang run out of time; what each came to is replayed."""
+    boards: list[list[tuple[str, str]]] = []
+    execution_id = ""
+    for faults in hanging:
+        server.clear_faults()
+        for fault in faults:
+            server.fault("hang_before_headers", **fault)
+        built, seconds = arena.build(), 3 if faults else 60
+        playing = built.resume(execution_id, seconds) if execution_id else built.execute("a task", seconds)
+        summary = asyncio.run(playing)
+        execution_id = summary.execution_id
+        told = asyncio.run(replay(execution_id, arena.root))
+        assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
+        assert told.failed_teams == tuple(sorted(failed.team_id for failed in summary.failed_teams_info))
+        boards.append([(team.team_id, str(team.exit_reason)) for team in told.teams])
+    return boards
+
+
+LATE, DONE = "partial_failure_timeout", "max_rounds_reached"
+BOTH_LATE, BOTH_DONE = [("alpha", LATE), ("beta", LATE)], [("alpha", DONE), ("beta", DONE)]
+IN_ROUND_2 = {"contains": "answer of round 1"}
+IN_ROUND_3 = {"contains": "answer of round 2"}
+
+
+@pytest.mark.parametrize(
+    ("hanging", "boards"),
+    [
+        pytest.param([[OF_BOTH | IN_ROUND_2]], [BOTH_LATE], id="once"),
+        pytest.param([[OF_BOTH | IN_ROUND_2], [OF_BOTH | IN_ROUND_2]], [BOTH_LATE, BOTH_LATE], id="twice"),
+        pytest.param([[OF_BOTH | IN_ROUND_2], [OF_BOTH | IN_ROUND_3]], [BOTH_LATE, BOTH_LATE], id="in two rounds"),
+        pytest.param([[OF_BETA | IN_ROUND_2]], [[("alpha", DONE), ("beta", LATE)]], id="one team"),
+    ],
+)
+def test_teams_that_ran_out_of_time_and_went_on_come_to_what_they_came_to_then(
+    hanging: list[list[dict[str, Any]]], boards: list[list[tuple[str, str]]], tmp_path: Path
+) -> None:
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, TWO, THREE_ROUNDS)
+        arena.script(server)
+        assert _boards_in_time(arena, server, *hanging, []) == [*boards, BOTH_DONE]
+
+
+def test_submissions_that_came_too_late_before_and_after_a_team_ran_out_of_time_do_so_again(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        limits = "max_rounds = 4\nmin_rounds = 4\nmax_retries_per_team = 0\nsubmission_timeout_seconds = 1\n"
+        arena = Arena(tmp_path, server.base_url, TWO, limits)
+        arena.script(server)
+        boards = _boards_in_time(
+            arena,
+            server,
+            [OF_BETA | {"count": 1}, {"model": "judge", "contains": "beta answer of round 2"}],
+            [OF_BETA | IN_ROUND_3 | {"count": 1}],
+        )
+    # It had no submission in round 1, no score in round 2 when its time ran out, and then no submission in round 3.
+    assert boards == [[("alpha", DONE)], BOTH_DONE]
+
+
+HANGING = """
+import asyncio
+from pathlib import Path
+
+from mixseek.evaluator.metrics import BaseMetric
+from mixseek.models.evaluation_result import MetricScore
+
+
+class Hanging(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        if "beta answer of round 2" in submission and Path(__file__).with_name("hangs").exists():
+            await asyncio.sleep(60)
+        return MetricScore(metric_name="Hanging", score=50)
+"""
+
+
+def test_a_team_whose_time_ran_out_in_code_after_a_call_that_had_been_given_up_was_answered_ends_there_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING)
+    metric = '[[metrics]]\nname = "Hanging"\n[custom_metrics]\nHanging = {path = "hanging.py", class = "Hanging"}\n'
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, TWO, THREE_ROUNDS, evaluator=metric)
+        arena.script(server)
+        server.fault("hang_before_headers", model="leader-beta", contains="answer of round 1")
+        execution_id = asyncio.run(arena.play(timeout_seconds=3)).summary.execution_id
+        server.clear_faults()
+        (tmp_path / "hangs").touch()
+        summary = asyncio.run(arena.build().resume(execution_id, 3))
+    (tmp_path / "hangs").unlink()
+    assert [failed.team_id for failed in summary.failed_teams_info] == ["beta"]
+    told = asyncio.run(replay(execution_id, tmp_path))
+    assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
+
+
+def test_a_team_whose_time_ran_out_between_two_rounds_ends_there_again(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, TWO, THREE_ROUNDS)
+        arena.script(server)
+
+        async def hang(state: RoundState, _: list[MemberSubmission]) -> None:
+            if state.submission_content.startswith("beta answer of round 2"):
+                await asyncio.sleep(60)
+
+        summary = asyncio.run(arena.play(timeout_seconds=3, hook=hang)).summary
+    assert [(best.team_id, best.round_number) for best in summary.team_results] == [("alpha", 2), ("beta", 2)]
+    assert [failed.team_id for failed in summary.failed_teams_info] == ["beta"]
+    told = asyncio.run(replay(summary.execution_id, tmp_path))
+    assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
 
 
 def _stopped_and_resumed(root: Path, model: str) -> str:

@@ -263,9 +263,9 @@ class _Recorded:
     finished_in: Mapping[_Place, int]
     """The try that finished each round."""
     out_of_time: frozenset[str]
-    """Teams whose time ran out."""
+    """Teams whose time ran out, and that were not resumed since."""
     out_of_money: frozenset[str]
-    """Teams that a budget ended, of money, of time or of anything else."""
+    """Teams that a budget ended, of money, of time or of anything else, and that were not resumed since."""
 
     def had_failed(self, scope: Scope) -> bool:
         """Whether this try came to its end in this round: another one finished the round, or began it again."""
@@ -293,7 +293,7 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
             "what its models answered is not kept any more; mixseek show still shows its results"
         )
     kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundStarted", "RoundFinished", "RoundFailed", "RoundJudged")
-    events = await journal.events(execution_id, kinds=(*kinds, "TeamStarted", "TeamFailed"))
+    events = await journal.events(execution_id, kinds=(*kinds, "TeamStarted"))
     begun = [event for event in events if event.kind in ("RunStarted", "RunResumed")]
     finished = [event for event in events if event.kind == "RunFinished"]
     if not begun:
@@ -353,8 +353,8 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
         ),
         last_tries=last_tries,
         finished_in=finished_in,
-        out_of_time=_failed(events, "all rounds together took longer"),
-        out_of_money=_failed(events, "the run's budget ", "the team's budget ")
+        out_of_time=_failed_because(summary, "all rounds together took longer"),
+        out_of_money=_failed_because(summary, "the run's budget ", "the team's budget ")
         | {each["team_id"] for each in finals if each["exit_reason"] == "budget_exhausted"},
     )
 
@@ -365,13 +365,10 @@ def _touches(team_id: str, change: Problem) -> bool:
     return not part.startswith("team ") or part == f"team {team_id}"
 
 
-def _failed(events: Sequence[JournalEvent], *beginnings: str) -> frozenset[str]:
-    """Teams that failed for a reason that begins like this."""
-    return frozenset(
-        str(event.team_id)
-        for event in events
-        if event.kind == "TeamFailed" and str(_told(event)["reason"]).startswith(beginnings)
-    )
+def _failed_because(summary: Mapping[str, Any], *beginnings: str) -> frozenset[str]:
+    """Teams that failed in the end for a reason that begins like this; one that was resumed since did not."""
+    failed = summary["failed_teams_info"]
+    return frozenset(one["team_id"] for one in failed if one["error_message"].startswith(beginnings))
 
 
 def _begun(event: JournalEvent) -> RunStarted:
@@ -480,15 +477,22 @@ async def _last_words(journal: Journal, execution_id: str, record: _Recorded) ->
             leader = [call for call in made if call.scope.role == "leader"]
             if (team_id, number) in record.without_submission_in_time and leader and not _was_given_up(made):
                 found[leader[-1].call_id] = _SUBMISSION
-        if team_id in record.out_of_time and calls and not _was_given_up(rounds[max(rounds)]):
-            found[calls[-1].call_id] = _TEAM
+        answered = [call for call in calls if call.failure is None]
+        if team_id in record.out_of_time and answered and not _was_given_up(rounds[max(rounds)]):
+            final = answered[-1]
+            # A round that was finished after its last answer is to be finished again: time runs out at the next call.
+            if final.scope.role == "judgment" or (team_id, final.scope.round_number) not in record.entries:
+                found[final.call_id] = _TEAM
         if team_id in record.out_of_money and rounds and (team_id, last := max(rounds)) not in record.judged:
             found[rounds[last][-1].call_id] = None
     return found
 
 
 def _was_given_up(calls: Sequence[ModelCall]) -> bool:
-    return any(call.failure is not None and call.failure.error == _GIVEN_UP for call in calls)
+    """Whether one of them was given up and not answered later, when the run was resumed."""
+    answered = {(call.key, call.occurrence) for call in calls if call.failure is None}
+    given_up = [call for call in calls if call.failure is not None and call.failure.error == _GIVEN_UP]
+    return any((call.key, call.occurrence) not in answered for call in given_up)
 
 
 @dataclass
@@ -505,6 +509,9 @@ class _Answers:
         call = await self.journal.find_failed_call(key, occurrence)
         scope = scope.model_copy(update={"attempt": self.journal.try_of(scope, scope.attempt)})
         if call is None or call.failure is None:
+            if self._came_too_late(scope):
+                let_time_run_out(_TEAM)
+                await asyncio.sleep(_A_MOMENT)
             self._refuse(scope, model)
         if call.failure.error == _GIVEN_UP:
             await self._given_up(scope, model)
@@ -519,6 +526,13 @@ class _Answers:
         named = f"{scope.role} {scope.agent_name!r} ({model}) of team {scope.team_id!r} in round {scope.round_number}"
         self.missing.append(((scope.team_id, scope.round_number), f"{named}, try {scope.attempt}"))
         raise RunError(f"the journal does not have this call: {named}")
+
+    def _came_too_late(self, scope: Scope) -> bool:
+        """Whether the team's time had run out before this call, after its last round: none like it was ever made."""
+        place = scope.team_id, scope.round_number, scope.role
+        made = {(line.scope.team_id, line.scope.round_number, line.scope.role) for line in self.journal.lines}
+        is_last = scope.round_number >= self.record.last_round(scope.team_id)
+        return scope.team_id in self.record.out_of_time and is_last and place not in made
 
     async def _given_up(self, scope: Scope, model: str) -> NoReturn:
         """Whoever waited gave the call up: because its time was up, or because something beside it failed."""
