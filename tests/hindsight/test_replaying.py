@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -258,6 +259,124 @@ def test_a_team_that_ran_out_of_time_after_a_round_does_so_again_and_at_once(tmp
     assert told.seconds < 5
 
 
+# --- what ran out of time and was gone on with ------------------------------------------------------------------------
+
+TWO = Team("alpha", members=0), Team("beta", scores=(60, 65), members=0)
+TWO_IDS = "alpha", "beta"
+THREE_ROUNDS = "max_rounds = 3\nmin_rounds = 3\nmax_retries_per_team = 0\n"
+OF_BOTH = {"model": "leader-*"}
+OF_BETA = {"model": "leader-beta"}
+
+
+def _boards_in_time(arena: Arena, server: ModelServer, *hanging: list[dict[str, Any]]) -> list[list[tuple[str, str]]]:
+    """Play, resume, and so on, each time until calls that hang run out of time; what each came to is replayed."""
+    boards: list[list[tuple[str, str]]] = []
+    execution_id = ""
+    for faults in hanging:
+        server.clear_faults()
+        for fault in faults:
+            server.fault("hang_before_headers", **fault)
+        built, seconds = arena.build(), 3 if faults else 60
+        playing = built.resume(execution_id, seconds) if execution_id else built.execute("a task", seconds)
+        summary = asyncio.run(playing)
+        execution_id = summary.execution_id
+        told = asyncio.run(replay(execution_id, arena.root))
+        assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
+        assert told.failed_teams == tuple(sorted(failed.team_id for failed in summary.failed_teams_info))
+        boards.append([(team.team_id, str(team.exit_reason)) for team in told.teams])
+    return boards
+
+
+LATE, DONE = "partial_failure_timeout", "max_rounds_reached"
+BOTH_LATE, BOTH_DONE = [("alpha", LATE), ("beta", LATE)], [("alpha", DONE), ("beta", DONE)]
+IN_ROUND_2 = {"contains": "answer of round 1"}
+IN_ROUND_3 = {"contains": "answer of round 2"}
+
+
+@pytest.mark.parametrize(
+    ("hanging", "boards"),
+    [
+        pytest.param([[OF_BOTH | IN_ROUND_2]], [BOTH_LATE], id="once"),
+        pytest.param([[OF_BOTH | IN_ROUND_2], [OF_BOTH | IN_ROUND_2]], [BOTH_LATE, BOTH_LATE], id="twice"),
+        pytest.param([[OF_BOTH | IN_ROUND_2], [OF_BOTH | IN_ROUND_3]], [BOTH_LATE, BOTH_LATE], id="in two rounds"),
+        pytest.param([[OF_BETA | IN_ROUND_2]], [[("alpha", DONE), ("beta", LATE)]], id="one team"),
+    ],
+)
+def test_teams_that_ran_out_of_time_and_went_on_come_to_what_they_came_to_then(
+    hanging: list[list[dict[str, Any]]], boards: list[list[tuple[str, str]]], tmp_path: Path
+) -> None:
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, TWO, THREE_ROUNDS)
+        arena.script(server)
+        assert _boards_in_time(arena, server, *hanging, []) == [*boards, BOTH_DONE]
+
+
+def test_submissions_that_came_too_late_before_and_after_a_team_ran_out_of_time_do_so_again(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        limits = "max_rounds = 4\nmin_rounds = 4\nmax_retries_per_team = 0\nsubmission_timeout_seconds = 1\n"
+        arena = Arena(tmp_path, server.base_url, TWO, limits)
+        arena.script(server)
+        boards = _boards_in_time(
+            arena,
+            server,
+            [OF_BETA | {"count": 1}, {"model": "judge", "contains": "beta answer of round 2"}],
+            [OF_BETA | IN_ROUND_3 | {"count": 1}],
+        )
+    # It had no submission in round 1, no score in round 2 when its time ran out, and then no submission in round 3.
+    assert boards == [[("alpha", DONE)], BOTH_DONE]
+
+
+HANGING = """
+import asyncio
+from pathlib import Path
+
+from mixseek.evaluator.metrics import BaseMetric
+from mixseek.models.evaluation_result import MetricScore
+
+
+class Hanging(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        if "beta answer of round 2" in submission and Path(__file__).with_name("hangs").exists():
+            await asyncio.sleep(60)
+        return MetricScore(metric_name="Hanging", score=50)
+"""
+
+
+def test_a_team_whose_time_ran_out_in_code_after_a_call_that_had_been_given_up_was_answered_ends_there_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING)
+    metric = '[[metrics]]\nname = "Hanging"\n[custom_metrics]\nHanging = {path = "hanging.py", class = "Hanging"}\n'
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, TWO, THREE_ROUNDS, evaluator=metric)
+        arena.script(server)
+        server.fault("hang_before_headers", model="leader-beta", contains="answer of round 1")
+        execution_id = asyncio.run(arena.play(timeout_seconds=3)).summary.execution_id
+        server.clear_faults()
+        (tmp_path / "hangs").touch()
+        summary = asyncio.run(arena.build().resume(execution_id, 3))
+    (tmp_path / "hangs").unlink()
+    assert [failed.team_id for failed in summary.failed_teams_info] == ["beta"]
+    told = asyncio.run(replay(execution_id, tmp_path))
+    assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
+
+
+def test_a_team_whose_time_ran_out_between_two_rounds_ends_there_again(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, TWO, THREE_ROUNDS)
+        arena.script(server)
+
+        async def hang(state: RoundState, _: list[MemberSubmission]) -> None:
+            if state.submission_content.startswith("beta answer of round 2"):
+                await asyncio.sleep(60)
+
+        summary = asyncio.run(arena.play(timeout_seconds=3, hook=hang)).summary
+    assert [(best.team_id, best.round_number) for best in summary.team_results] == [("alpha", 2), ("beta", 2)]
+    assert [failed.team_id for failed in summary.failed_teams_info] == ["beta"]
+    told = asyncio.run(replay(summary.execution_id, tmp_path))
+    assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
+
+
 def _stopped_and_resumed(root: Path, model: str) -> str:
     """Stopped when the first call of this model was answered and nobody had used that; a second call hangs then."""
     with ModelServer() as server:
@@ -336,11 +455,10 @@ def test_what_an_execution_was_resumed_with_is_told(
         assert json.loads(out)["resumed_with"] == [words]
 
 
-def _resumed_with(root: Path, file: str, old: str, new: str) -> str:
+def _resumed_with(root: Path, file: str, old: str, new: str, **parts: Any) -> str:
     """A team failed in its second round, the other ended after its third, and then this was changed."""
-    teams = Team("alpha", members=0), Team("beta", scores=(60, 65), members=0)
     with ModelServer() as server:
-        arena = Arena(root, server.base_url, teams, "max_rounds = 3\nmin_rounds = 3\nmax_retries_per_team = 0\n")
+        arena = Arena(root, server.base_url, TWO, THREE_ROUNDS, **parts)
         arena.script(server)
         server.fault(401, model="leader-alpha", at=2)
         execution_id = asyncio.run(arena.play()).summary.execution_id
@@ -396,7 +514,111 @@ def test_rounds_that_were_begun_before_an_accepted_change_are_told_in_one_line_a
         "accepted with --accept-changes; mixseek show shows what they came to"
     ]
     assert f"\n{outcome}: " in out
+    assert ("Ended" in out) == bool(board)
     assert not re.search("not in the journal|had not failed|was played|leader board was|failed: ", out)
+
+
+WORTH = """
+from pathlib import Path
+
+from mixseek.evaluator.metrics import BaseMetric
+from mixseek.models.evaluation_result import MetricScore
+
+
+class Worth(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        return MetricScore(metric_name="Worth", score=float(Path(__file__).with_name("worth").read_text()))
+"""
+WORTH_ALONE = '[[metrics]]\nname = "Worth"\n[custom_metrics]\nWorth = {path = "worth.py", class = "Worth"}\n'
+A_BUDGET = "orchestrator.toml", "[storage]", "[budget]\nmax_requests = 200\n[storage]"
+ANOTHER_ROUND = "orchestrator.toml", "max_rounds = 3", "max_rounds = 4"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        A_BUDGET,
+        ("agents/0.toml", '"loop:leader-alpha"', '"loop:leader-alpha"\ntimeout_seconds = 77'),
+        ("evaluator.toml", "[[metrics]]", "max_retries = 9\n[[metrics]]"),
+        ("providers.toml", "base_url", "max_concurrency = 9\nbase_url"),
+    ],
+)
+def test_what_cannot_alter_a_round_excuses_no_missing_call(
+    changed: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execution_id = _resumed_with(tmp_path, *changed)
+    assert asyncio.run(replay(execution_id, tmp_path)).equal
+    _lose_a_call(tmp_path)
+    told = asyncio.run(replay(execution_id, tmp_path))
+    assert (told.with_earlier_settings, len(told.resumed_with)) == ({}, 1)
+    assert told.missing_calls == ("evaluator 'Quality' (loop:judge) of team 'alpha' in round 1, try 1",)
+    assert "round 1 of team 'alpha' was played, and is not now" in told.differences
+    with pytest.raises(SystemExit) as end:
+        main(["replay", "last", "-w", str(tmp_path)])
+    assert end.value.code == 1
+    assert "cannot be replayed" not in capsys.readouterr().out
+
+
+def _lose_a_call(root: Path) -> None:
+    with sqlite3.connect(root / "journal.db") as db:
+        db.execute("DELETE FROM calls WHERE role = 'evaluator' AND team_id = 'alpha' AND round_number = 1")
+    db.close()
+
+
+@pytest.mark.parametrize(("changed", "rounds"), [(A_BUDGET, {}), (ANOTHER_ROUND, {"beta": 3})])
+def test_what_leaves_played_rounds_as_they_are_excuses_no_other_score(
+    changed: tuple[str, str, str], rounds: dict[str, int], tmp_path: Path
+) -> None:
+    (tmp_path / "worth.py").write_text(WORTH)
+    (tmp_path / "worth").write_text("50")
+    execution_id = _resumed_with(tmp_path, *changed, evaluator=WORTH_ALONE)
+    (tmp_path / "worth").write_text("40")
+    told = asyncio.run(replay(execution_id, tmp_path))
+    others = [f"round {n} of team '{team}' had score 50.00, has score 40.00" for team in TWO_IDS for n in (1, 2, 3)]
+    assert set(others) <= set(told.differences)
+    assert not [difference for difference in told.differences if re.search("round 4 of team 'beta'", difference)]
+    assert (told.with_earlier_settings, told.missing_calls) == (rounds, ())
+
+
+def test_another_number_of_rounds_excuses_no_missing_call_of_a_round_that_was_begun(tmp_path: Path) -> None:
+    execution_id = _resumed_with(tmp_path, *ANOTHER_ROUND)
+    _lose_a_call(tmp_path)
+    told = asyncio.run(replay(execution_id, tmp_path))
+    assert told.with_earlier_settings == {"beta": 3}
+    assert told.missing_calls == ("evaluator 'Quality' (loop:judge) of team 'alpha' in round 1, try 1",)
+    assert "round 1 of team 'alpha' was played, and is not now" in told.differences
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "target_score = 60\n"),
+        ("judge_on_final_round = false", "judge_on_final_round = true"),
+    ],
+)
+def test_a_rule_that_was_changed_excuses_how_a_team_ended_by_the_earlier_one(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    top = f'model = "loop:judgment"\n{before}'
+    changed = "judgment.toml", top, f'model = "loop:judgment"\n{after}'
+    told = asyncio.run(replay(_resumed_with(tmp_path, *changed, judgment=before), tmp_path))
+    assert (told.with_earlier_settings, told.differences, told.missing_calls) == ({"beta": 3}, (), ())
+
+
+@pytest.mark.parametrize("budget", ["max_requests = 4", "max_tokens = 9500"])
+def test_what_a_budget_ended_that_was_raised_then_is_equal_and_excuses_nothing(budget: str, tmp_path: Path) -> None:
+    with ModelServer() as server:
+        arena = Arena(tmp_path, server.base_url, TWO, THREE_ROUNDS, f"[budget]\n{budget}\n")
+        arena.script(server)
+        first = asyncio.run(arena.play()).summary
+        assert asyncio.run(replay(first.execution_id, tmp_path)).equal
+        file = tmp_path / "configs" / "orchestrator.toml"
+        file.write_text(file.read_text().replace(budget, "max_requests = 100"))
+        asyncio.run(arena.build().resume(first.execution_id, accept_changes=True))
+    assert asyncio.run(replay(first.execution_id, tmp_path)).equal
+    _lose_a_call(tmp_path)
+    told = asyncio.run(replay(first.execution_id, tmp_path))
+    assert (told.equal, told.with_earlier_settings, len(told.missing_calls)) == (False, {}, 1)
 
 
 def test_what_differs_beside_rounds_with_earlier_settings_is_told_as_ever(
@@ -417,7 +639,7 @@ def test_what_differs_beside_rounds_with_earlier_settings_is_told_as_ever(
 
 
 def test_rounds_after_an_accepted_change_are_compared_by_their_settings(tmp_path: Path) -> None:
-    execution_id = _resumed_with(tmp_path, "evaluator.toml", "[[metrics]]", "timeout_seconds = 99\n[[metrics]]")
+    execution_id = _resumed_with(tmp_path, "evaluator.toml", '"Quality"', '"Quality"\nweight = 1')
     with sqlite3.connect(tmp_path / "journal.db") as db:
         db.execute("DELETE FROM calls WHERE role = 'evaluator' AND team_id = 'alpha' AND round_number = 3")
     db.close()
@@ -427,7 +649,7 @@ def test_rounds_after_an_accepted_change_are_compared_by_their_settings(tmp_path
 
 
 def test_what_has_changed_since_is_told_before_earlier_settings_are_blamed(tmp_path: Path) -> None:
-    execution_id = _resumed_with(tmp_path, "evaluator.toml", "[[metrics]]", "timeout_seconds = 99\n[[metrics]]")
+    execution_id = _resumed_with(tmp_path, "evaluator.toml", '"Quality"', '"Quality"\nweight = 1')
     file = tmp_path / "configs" / "agents" / "1.toml"
     file.write_text(file.read_text().replace("loop:leader-beta", "loop:another"))
     told = asyncio.run(replay(execution_id, tmp_path))

@@ -87,7 +87,8 @@ def _print(told: "Replay") -> None:
         ]
         for team in told.teams
     ]
-    print_table(_COLUMNS, rows)
+    if rows:
+        print_table(_COLUMNS, rows)
     if told.failed_teams:
         print_line(f"failed: {', '.join(told.failed_teams)}")
     if told.taken_out:

@@ -25,9 +25,9 @@ from mixseek.errors import BudgetExhaustedError, ConfigurationError, ModelError,
 from mixseek.events import Event, EventBus, RoundFailed, RoundFinished, RunStarted
 from mixseek.llm import ModelHub, Scope
 from mixseek.llm.patience import let_time_run_out
-from mixseek.orchestrator.fingerprint import changes
+from mixseek.orchestrator.fingerprint import Reach, changes, reach_of
 from mixseek.orchestrator.orchestrator import play_again
-from mixseek.records import ExecutionSummary, ExitReason, LeaderBoardEntry, Record
+from mixseek.records import ExitReason, LeaderBoardEntry, Record
 from mixseek.round_controller.run import Run
 from mixseek.storage.journal import (
     CallLine,
@@ -79,8 +79,9 @@ class Replay(Record):
     """Where those of them stand that are on the leader board of the record: no other team is given these places."""
     with_earlier_settings: Mapping[str, int] = {}
     """Teams that cannot be replayed, with the last round that each began before a change the execution was resumed
-    with: by the present settings such a round does not come to the same. They are not in ``teams``, ``failed_teams``,
-    ``differences`` and ``missing_calls``."""
+    with: by the present settings it does not come to the same. They are not in ``teams``, ``failed_teams``,
+    ``differences`` and ``missing_calls``; but where the change can only alter how a team ends, what differs in rounds
+    that both have is in ``differences``."""
     differences: tuple[str, ...] = ()
     missing_calls: tuple[str, ...] = ()
     """Calls that the journal does not have."""
@@ -123,11 +124,20 @@ async def replay(
         async with run:
             summary = await play_again(run, record.started, configured)
     changed = tuple(map(str, changes(record.started, heard.begun))) if heard.begun else ()
+    replayed = summary.model_dump(mode="json")
     # What has changed since may be the reason as well, and can be undone.
-    earlier = {} if changed else _with_earlier_settings(record, heard, summary, answers)
-    replayed = _only_others(summary.model_dump(mode="json"), earlier)
-    differences = _differences(record.without(earlier), heard.without(earlier), replayed)
-    missing = [named for (team_id, _), named in answers.missing if team_id not in earlier]
+    by_settings = {} if changed else _with_earlier_settings(record, heard, replayed, answers)
+    by_rules = {} if changed else _with_earlier_rules(record, heard, replayed, answers)
+    earlier = dict(sorted((by_rules | by_settings).items()))
+    # A rule of how a team ends makes no difference to a round that was played by both.
+    excused = {
+        place
+        for place in _all_rounds(record, heard)
+        if place[0] in by_settings or (place[0] in by_rules and _is_on_one_side(place, record, heard))
+    }
+    replayed = _only_others(replayed, earlier)
+    differences = _differences(record.without(earlier, excused), heard.without(excused), replayed)
+    missing = [named for scope, named in answers.missing if scope.team_id not in earlier]
     scopes = [*(line.scope for line in journal.lines), *(call.scope for call in journal.never_ended)]
     of_taken_out = sum(scope.team_id in record.taken_out for scope in scopes)
     left_behind = sum(call.scope.team_id not in record.taken_out for call in journal.never_ended)
@@ -270,20 +280,26 @@ class _Recorded:
     places_of_taken_out: Mapping[str, int]
     """Where those of them stand that are on the leader board."""
     begun_earlier: Mapping[str, int]
-    """The last round that each team began before the last change to what it plays by."""
+    """The last round that each team began before the last change that can alter what its rounds come to."""
+    begun_by_other_rules: Mapping[str, int]
+    """The last round that each team began before the last change that can alter only how it ends."""
     summary: Mapping[str, Any]
     """How it ended, without those teams."""
+    begun: frozenset[_Place]
+    """Rounds that were begun, whether they were finished or not."""
     entries: Mapping[_Place, LeaderBoardEntry]
     without_submission_in_time: frozenset[_Place]
     judged: frozenset[_Place]
+    judged_by_rule: frozenset[_Place]
+    """Rounds after which no model was asked whether to go on."""
     last_tries: Mapping[str, int]
     """The last try of each team."""
     finished_in: Mapping[_Place, int]
     """The try that finished each round."""
     out_of_time: frozenset[str]
-    """Teams whose time ran out."""
+    """Teams whose time ran out, and that were not resumed since."""
     out_of_money: frozenset[str]
-    """Teams that a budget ended, of money, of time or of anything else."""
+    """Teams that a budget ended, of money, of time or of anything else, and that were not resumed since."""
 
     def had_failed(self, scope: Scope) -> bool:
         """Whether this try came to its end in this round: another one finished the round, or began it again."""
@@ -294,10 +310,15 @@ class _Recorded:
         """The last round that a team came to the end of, or 0."""
         return max((number for team, number in self.entries if team == team_id), default=0)
 
-    def without(self, teams: Collection[str]) -> Self:
-        """The record of all other teams."""
-        entries = {place: entry for place, entry in self.entries.items() if place[0] not in teams}
+    def without(self, teams: Collection[str], rounds: Collection[_Place]) -> Self:
+        """The record of all other teams, and of all other rounds."""
+        entries = {place: entry for place, entry in self.entries.items() if place not in rounds}
         return replace(self, summary=_only_others(self.summary, teams), entries=entries)
+
+    def never_asked(self, scope: Scope) -> bool:
+        """Whether there was nothing to ask: no such round, or a rule that decided after it in place of a model."""
+        place = scope.team_id, scope.round_number
+        return place not in self.begun or (scope.role == "judgment" and place in self.judged_by_rule)
 
     def first_try(self, team_id: str, rounds: int) -> int:
         """The try in which a team was when it had finished so many rounds."""
@@ -311,7 +332,7 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
             "what its models answered is not kept any more; mixseek show still shows its results"
         )
     kinds = ("RunStarted", "RunResumed", "RunFinished", "RoundStarted", "RoundFinished", "RoundFailed", "RoundJudged")
-    events = await journal.events(execution_id, kinds=(*kinds, "TeamStarted", "TeamFailed"))
+    events = await journal.events(execution_id, kinds=(*kinds, "TeamStarted"))
     begun = [event for event in events if event.kind in ("RunStarted", "RunResumed")]
     finished = [event for event in events if event.kind == "RunFinished"]
     if not begun:
@@ -334,16 +355,6 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
     rounds = [event for event in rounds if event.team_id in started.team_names]
     summary = _told(finished[-1])["summary"]
     finals = [each for each in summary["team_results"] if each["team_id"] in started.team_names]
-    last_changes = {
-        team_id: after.position or 0
-        for after, changed in resumed_with
-        for team_id in started.team_names
-        if any(_touches(team_id, change) for change in changed)
-    }
-    begun_earlier: dict[str, int] = {}
-    for event in events:
-        if event.kind == "RoundStarted" and (event.position or 0) < last_changes.get(str(event.team_id), 0):
-            begun_earlier[str(event.team_id)] = int(_told(event)["round_number"])
     last_tries: dict[str, int] = {}
     finished_in: dict[_Place, int] = {}
     for event in events:
@@ -351,6 +362,11 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
             last_tries[str(event.team_id)] = int(_told(event)["attempt"])
         elif event.kind in ("RoundFinished", "RoundFailed"):
             finished_in[_place(event)] = last_tries.get(str(event.team_id), 1)
+    judged: dict[_Place, bool] = {}
+    for event in events:
+        if event.kind == "RoundJudged":
+            place = str(event.team_id), int(_told(event)["round_number"])
+            judged[place] = bool(_told(event)["usage"]) or judged.get(place, False)
     return _Recorded(
         started=started,
         resumed_with=tuple(str(each) for _, changed in resumed_with for each in changed),
@@ -360,21 +376,42 @@ async def _recorded(journal: Journal, execution_id: str, resume: str) -> _Record
             for place, each in enumerate(summary["team_results"], 1)
             if each["team_id"] in taken_out
         },
-        begun_earlier=dict(sorted(begun_earlier.items())),
+        begun_earlier=_begun_earlier(events, resumed_with, "rounds"),
+        begun_by_other_rules=_begun_earlier(events, resumed_with, "end"),
         summary={**summary, "team_results": finals},
+        begun=frozenset(
+            (str(event.team_id), int(_told(event)["round_number"])) for event in events if event.kind == "RoundStarted"
+        ),
         entries={_place(event): LeaderBoardEntry.model_validate(_told(event)["entry"]) for event in rounds},
         without_submission_in_time=frozenset(
             _place(event) for event in rounds if str(_told(event).get("reason", "")).startswith("no submission within")
         ),
-        judged=frozenset(
-            (str(event.team_id), int(_told(event)["round_number"])) for event in events if event.kind == "RoundJudged"
-        ),
+        judged=frozenset(judged),
+        judged_by_rule=frozenset(place for place, asked in judged.items() if not asked),
         last_tries=last_tries,
         finished_in=finished_in,
-        out_of_time=_failed(events, "all rounds together took longer"),
-        out_of_money=_failed(events, "the run's budget ", "the team's budget ")
+        out_of_time=_failed_because(summary, "all rounds together took longer"),
+        out_of_money=_failed_because(summary, "the run's budget ", "the team's budget ")
         | {each["team_id"] for each in finals if each["exit_reason"] == "budget_exhausted"},
     )
+
+
+def _begun_earlier(
+    events: Sequence[JournalEvent],
+    resumed_with: Sequence[tuple[JournalEvent, Sequence[Problem]]],
+    reach: Reach,
+) -> dict[str, int]:
+    """The last round that each team began before the last change to what it plays by that reaches just so far."""
+    begun: dict[str, int] = {}
+    for event in events:
+        if event.kind == "RoundStarted" and any(
+            reach_of(change) == reach and _touches(str(event.team_id), change)
+            for after, changed in resumed_with
+            if (event.position or 0) < (after.position or 0)
+            for change in changed
+        ):
+            begun[str(event.team_id)] = int(_told(event)["round_number"])
+    return dict(sorted(begun.items()))
 
 
 def _touches(team_id: str, change: Problem) -> bool:
@@ -383,13 +420,10 @@ def _touches(team_id: str, change: Problem) -> bool:
     return not part.startswith("team ") or part == f"team {team_id}"
 
 
-def _failed(events: Sequence[JournalEvent], *beginnings: str) -> frozenset[str]:
-    """Teams that failed for a reason that begins like this."""
-    return frozenset(
-        str(event.team_id)
-        for event in events
-        if event.kind == "TeamFailed" and str(_told(event)["reason"]).startswith(beginnings)
-    )
+def _failed_because(summary: Mapping[str, Any], *beginnings: str) -> frozenset[str]:
+    """Teams that failed in the end for a reason that begins like this; one that was resumed since did not."""
+    failed = summary["failed_teams_info"]
+    return frozenset(one["team_id"] for one in failed if one["error_message"].startswith(beginnings))
 
 
 def _begun(event: JournalEvent) -> RunStarted:
@@ -498,15 +532,22 @@ async def _last_words(journal: Journal, execution_id: str, record: _Recorded) ->
             leader = [call for call in made if call.scope.role == "leader"]
             if (team_id, number) in record.without_submission_in_time and leader and not _was_given_up(made):
                 found[leader[-1].call_id] = _SUBMISSION
-        if team_id in record.out_of_time and calls and not _was_given_up(rounds[max(rounds)]):
-            found[calls[-1].call_id] = _TEAM
+        answered = [call for call in calls if call.failure is None]
+        if team_id in record.out_of_time and answered and not _was_given_up(rounds[max(rounds)]):
+            final = answered[-1]
+            # A round that was finished after its last answer is to be finished again: time runs out at the next call.
+            if final.scope.role == "judgment" or (team_id, final.scope.round_number) not in record.entries:
+                found[final.call_id] = _TEAM
         if team_id in record.out_of_money and rounds and (team_id, last := max(rounds)) not in record.judged:
             found[rounds[last][-1].call_id] = None
     return found
 
 
 def _was_given_up(calls: Sequence[ModelCall]) -> bool:
-    return any(call.failure is not None and call.failure.error == _GIVEN_UP for call in calls)
+    """Whether one of them was given up and not answered later, when the run was resumed."""
+    answered = {(call.key, call.occurrence) for call in calls if call.failure is None}
+    given_up = [call for call in calls if call.failure is not None and call.failure.error == _GIVEN_UP]
+    return any((call.key, call.occurrence) not in answered for call in given_up)
 
 
 @dataclass
@@ -515,7 +556,7 @@ class _Answers:
 
     journal: _ReplayJournal
     record: _Recorded
-    missing: list[tuple[_Place, str]] = field(default_factory=list)
+    missing: list[tuple[Scope, str]] = field(default_factory=list)
     taken_as_failed: list[str] = field(default_factory=list)
 
     async def unanswered(self, scope: Scope, model: str, key: str, occurrence: int) -> NoReturn:
@@ -523,6 +564,9 @@ class _Answers:
         call = await self.journal.find_failed_call(key, occurrence)
         scope = scope.model_copy(update={"attempt": self.journal.try_of(scope, scope.attempt)})
         if call is None or call.failure is None:
+            if self._came_too_late(scope):
+                let_time_run_out(_TEAM)
+                await asyncio.sleep(_A_MOMENT)
             self._refuse(scope, model)
         if call.failure.error == _GIVEN_UP:
             await self._given_up(scope, model)
@@ -535,8 +579,15 @@ class _Answers:
         if scope.team_id in self.record.out_of_money:
             raise BudgetExhaustedError(_EMPTY)
         named = f"{scope.role} {scope.agent_name!r} ({model}) of team {scope.team_id!r} in round {scope.round_number}"
-        self.missing.append(((scope.team_id, scope.round_number), f"{named}, try {scope.attempt}"))
+        self.missing.append((scope, f"{named}, try {scope.attempt}"))
         raise RunError(f"the journal does not have this call: {named}")
+
+    def _came_too_late(self, scope: Scope) -> bool:
+        """Whether the team's time had run out before this call, after its last round: none like it was ever made."""
+        place = scope.team_id, scope.round_number, scope.role
+        made = {(line.scope.team_id, line.scope.round_number, line.scope.role) for line in self.journal.lines}
+        is_last = scope.round_number >= self.record.last_round(scope.team_id)
+        return scope.team_id in self.record.out_of_time and is_last and place not in made
 
     async def _given_up(self, scope: Scope, model: str) -> NoReturn:
         """Whoever waited gave the call up: because its time was up, or because something beside it failed."""
@@ -574,23 +625,22 @@ class _Heard:
         elif isinstance(event, RoundFinished | RoundFailed):
             self.entries[event.entry.team_id, event.entry.round_number] = event.entry
 
-    def without(self, teams: Collection[str]) -> Self:
-        """What it told of all other teams."""
-        return replace(self, entries={place: one for place, one in self.entries.items() if place[0] not in teams})
+    def without(self, rounds: Collection[_Place]) -> Self:
+        """What it told of all other rounds."""
+        return replace(self, entries={place: one for place, one in self.entries.items() if place not in rounds})
 
 
 def _with_earlier_settings(
-    record: _Recorded, heard: _Heard, summary: ExecutionSummary, answers: _Answers
+    record: _Recorded, heard: _Heard, summary: Mapping[str, Any], answers: _Answers
 ) -> dict[str, int]:
     """Teams that come to something else by a round that they began with earlier settings, with the last such round.
 
     Where a team began no other, how it ended was decided by these settings too.
     """
     places = {place for place in _all_rounds(record, heard) if _round_differs(place, record, heard)}
-    places |= {place for place, _ in answers.missing}
-    was, now = record.summary, summary.model_dump(mode="json")
-    ends = set(_board(was)) ^ set(_board(now))
-    end_otherwise = {team_id for team_id, *_ in ends} | (_failed_in(was) ^ _failed_in(now))
+    places |= {(scope.team_id, scope.round_number) for scope, _ in answers.missing}
+    ends = set(_board(record.summary)) ^ set(_board(summary))
+    end_otherwise = {team_id for team_id, *_ in ends} | (_failed_in(record.summary) ^ _failed_in(summary))
     places |= {(team_id, record.last_round(team_id) + 1) for team_id in end_otherwise}
     found = {}
     for team_id, last in record.begun_earlier.items():
@@ -598,6 +648,22 @@ def _with_earlier_settings(
         if first is not None and (first <= last or record.last_round(team_id) <= last):
             found[team_id] = last
     return found
+
+
+def _with_earlier_rules(
+    record: _Recorded, heard: _Heard, summary: Mapping[str, Any], answers: _Answers
+) -> dict[str, int]:
+    """Teams that only end otherwise, after a round that they began by earlier rules, with the last such round."""
+    places = {place for place in _all_rounds(record, heard) if _is_on_one_side(place, record, heard)}
+    ends = _ends(record.summary) ^ _ends(summary)
+    places |= {(team_id, record.last_round(team_id) + 1) for team_id, _ in ends}
+    broke_off = {scope.team_id for scope, _ in answers.missing if not record.never_asked(scope)}
+    # Whether there was a round after the last such one was decided by these rules too.
+    return {
+        team_id: last
+        for team_id, last in record.begun_by_other_rules.items()
+        if team_id not in broke_off and any(team == team_id and number <= last + 1 for team, number in places)
+    }
 
 
 def _only_others(summary: Mapping[str, Any], teams: Collection[str]) -> dict[str, Any]:
@@ -612,6 +678,10 @@ def _failed_in(summary: Mapping[str, Any]) -> set[str]:
 
 def _all_rounds(record: _Recorded, heard: _Heard) -> list[_Place]:
     return sorted({*record.entries, *heard.entries})
+
+
+def _is_on_one_side(place: _Place, record: _Recorded, heard: _Heard) -> bool:
+    return (place in record.entries) != (place in heard.entries)
 
 
 def _round_differs(place: _Place, record: _Recorded, heard: _Heard) -> bool:
@@ -642,6 +712,13 @@ def _in_round(place: _Place, was: LeaderBoardEntry | None, now: LeaderBoardEntry
 
 def _board(summary: Mapping[str, Any]) -> list[tuple[str, int, float | None, str | None]]:
     return [(one["team_id"], one["round_number"], one["score"], one["exit_reason"]) for one in summary["team_results"]]
+
+
+def _ends(summary: Mapping[str, Any]) -> set[tuple[str, str | None]]:
+    """How teams ended, whatever they came to."""
+    return {(one["team_id"], one["exit_reason"]) for one in summary["team_results"]} | {
+        (team_id, "failed") for team_id in _failed_in(summary)
+    }
 
 
 def _shown(board: list[tuple[str, int, float | None, str | None]]) -> str:

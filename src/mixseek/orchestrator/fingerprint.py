@@ -12,7 +12,7 @@ from dataclasses import replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
@@ -25,7 +25,7 @@ from mixseek.events import RunStarted
 from mixseek.records import Attachment
 from mixseek.workspace import Workspace
 
-__all__ = ["changes", "fingerprint", "outdated_scores"]
+__all__ = ["Reach", "changes", "fingerprint", "outdated_scores", "reach_of"]
 
 _ORCHESTRATOR = "orchestrator"
 _OTHERS = ("evaluator", "judgment", "prompt_builder", "providers")
@@ -34,6 +34,35 @@ _LARGEST_FILE = 16 * 1024 * 1024
 _MOST_TOLD = 20
 _LONGEST_VALUE = 60
 _NO_PART_OF_A_SCORE = frozenset({"weight", "max_retries", "timeout_seconds", "metrics", "custom_metrics"})
+
+Reach = Literal["nothing", "end", "rounds"]
+"""What a change of a setting can make different: nothing that was played, how teams end, or what rounds come to."""
+
+_REACHES: Final[Mapping[str, Reach]] = {
+    "budget": "nothing",
+    "prices": "nothing",
+    "storage": "nothing",
+    "timeout_seconds": "nothing",
+    "timeout_per_team_seconds": "nothing",
+    "submission_timeout_seconds": "nothing",
+    "judgment_timeout_seconds": "nothing",
+    "max_retries": "nothing",
+    "max_retries_per_team": "nothing",
+    "max_concurrency": "nothing",
+    "max_concurrent_teams": "nothing",
+    "max_concurrent_members": "nothing",
+    "requests_per_minute": "nothing",
+    "max_rounds": "end",
+    "min_rounds": "end",
+    "target_score": "end",
+    "plateau_rounds": "end",
+    "plateau_min_gain": "end",
+    "judge_on_final_round": "end",
+    "max_output_tokens": "rounds",  # of a budget: requests have it as their max_tokens
+}
+"""By the name of a setting, or of the table at the top of its file; any other reaches the rounds."""
+_READ_BY_OTHERS: Final = frozenset({"answer_schema", "metadata", "options", "tool_settings"})
+"""Tables whose keys mean what a metric, a tool or a model takes them for, whatever they are named."""
 
 
 def fingerprint(
@@ -65,6 +94,14 @@ def changes(before: RunStarted, now: RunStarted, configured: RunSettings | None 
             told += differences if configured is None else [_in_its_file(one, part, configured) for one in differences]
     more = len(told) - _MOST_TOLD
     return [*told[:_MOST_TOLD], Problem(f"and {more} more")] if more > 0 else told
+
+
+def reach_of(change: Problem) -> Reach:
+    """What one of the :func:`changes` can make different in what was played."""
+    table, *names = (change.key or "").split(".")
+    if not _READ_BY_OTHERS.isdisjoint((table, *names)):
+        return "rounds"
+    return _REACHES.get((names or [table])[-1], _REACHES.get(table, "rounds"))
 
 
 def outdated_scores(before: RunStarted, now: RunStarted) -> frozenset[str]:
