@@ -107,6 +107,24 @@ def test_the_command_ends_with_the_board_and_0_where_it_is_the_same(
     assert "nobody was asked" in out
 
 
+def test_a_team_that_was_resumed_until_its_model_answered_is_tried_as_often_again(tmp_path: Path) -> None:
+    with ModelServer() as server:
+        teams = (Team("alpha", leader=QUICK), Team("beta"))
+        limits = "max_rounds = 2\nmin_rounds = 2\nmax_retries_per_team = 1\n"
+        arena = Arena(tmp_path, server.base_url, teams, orchestrator=limits)
+        arena.script(server)
+        server.fault(503, model="leader-alpha")
+        summary = asyncio.run(arena.play()).summary
+        for _ in range(2):
+            assert [team.team_id for team in summary.failed_teams_info] == ["alpha"]
+            summary = asyncio.run(arena.build().resume(summary.execution_id))
+        server.clear_faults()
+        summary = asyncio.run(arena.build().resume(summary.execution_id))
+        assert summary.failed_teams_info == []
+    told = _replay((tmp_path, summary.execution_id))
+    assert (told.differences, told.missing_calls, told.equal) == ((), (), True)
+
+
 def test_a_call_that_the_journal_does_not_have_is_named(
     once: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

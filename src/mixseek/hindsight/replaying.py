@@ -122,7 +122,7 @@ async def replay(
         run.events = EventBus(heard)
         run.meter.reuse_answers, run.meter.on_unanswered = True, answers.unanswered
         async with run:
-            summary = await play_again(run, record.started, configured)
+            summary = await play_again(run, record.started, configured, record.last_tries)
     changed = tuple(map(str, changes(record.started, heard.begun))) if heard.begun else ()
     replayed = summary.model_dump(mode="json")
     # What has changed since may be the reason as well, and can be undone.

@@ -7,7 +7,7 @@ one never touches the others, and its finished rounds still count.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -339,8 +339,13 @@ async def _wanted_before(begun: RunStarted, workspace: Workspace) -> _Wanted:
     return _Wanted(begun.user_prompt, begun.timeout_seconds, begun.execution_id, reference, kept)
 
 
-async def play_again(run: Run, begun: RunStarted, configured: RunSettings) -> ExecutionSummary:
-    """Play the task of an execution that was ``begun`` once more, in a run that has its own way to answer calls."""
+async def play_again(
+    run: Run, begun: RunStarted, configured: RunSettings, tries: Mapping[str, int]
+) -> ExecutionSummary:
+    """Play the task of an execution that was ``begun`` once more, in a run that has its own way to answer calls.
+
+    ``tries`` are those that each team had: a resume gives new ones.
+    """
     wanted = await _wanted_before(begun, configured.workspace)
     if begun.has_own_reference:
         configured = replace(configured, reference=wanted.reference)
@@ -348,7 +353,9 @@ async def play_again(run: Run, begun: RunStarted, configured: RunSettings) -> Ex
         update={"attachments": wanted.attachments}
     )
     statuses = {team.team_id: TeamStatus(team_id=team.team_id, team_name=team.team_name) for team in configured.teams}
-    return await _Execution(task, configured, run, configured.workspace, None, statuses, wanted).play()
+    execution = _Execution(task, configured, run, configured.workspace, None, statuses, wanted)
+    execution.tries = tries
+    return await execution.play()
 
 
 async def _known_id(workspace: Workspace, wanted: str) -> str:
@@ -407,6 +414,8 @@ class _Execution:
         self._wanted = wanted
         self.accept_changes = False
         """Whether a run that is resumed goes on although what it depends on is not what it was."""
+        self.tries: Mapping[str, int] = {}
+        """How often teams are tried at least, where that is known."""
         self._configured = configured
         self._run = run
         self._statuses = statuses
@@ -634,7 +643,7 @@ class _Execution:
         first, last = self._tries(controller)
         attempt = first
         while True:
-            retry = self._configured.orchestrator.max_retries_per_team - (last - attempt)
+            retry = max(0, self._configured.orchestrator.max_retries_per_team - (last - attempt))
             self._run.tell(TeamStarted(**self._where(controller), attempt=attempt, retry=retry))
             try:
                 left = deadline + controller.stood_still - time.monotonic()
@@ -661,7 +670,7 @@ class _Execution:
         restored = self._run.restored
         team = None if restored is None else restored.teams.get(controller.get_team_id())
         if team is None:
-            return 1, 1 + retries
+            return 1, max(1 + retries, self.tries.get(controller.get_team_id(), 0))
         return team.attempt, max(team.attempt, team.first_attempt + retries)
 
     def _only_replayed(self, controller: RoundController) -> bool:
