@@ -298,6 +298,86 @@ def two_judges(root: Path, server: ModelServer, retries: str) -> Arena:
     return arena
 
 
+async def test_a_judge_that_waits_for_its_turn_is_not_asked_any_more_where_a_metric_has_failed(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    (tmp_path / "careless.py").write_text(BESIDE)
+    judges = "".join(
+        f'[[metrics]]\nname = "{name}"\nweight = 0.25\nsystem_instruction = "How good is it?"\n'
+        for name in ("Quality", "Style")
+    )
+    arena = Arena(
+        tmp_path,
+        scripted.base_url,
+        [Team("alpha", members=0)],
+        orchestrator="max_rounds = 1\n",
+        evaluator=(
+            f'{judges}[[metrics]]\nname = "Careless"\nweight = 0.5\n'
+            '[custom_metrics]\nCareless = { path = "careless.py", class = "Careless" }\n'
+        ),
+    )
+    with (tmp_path / "configs" / "providers.toml").open("a") as providers:
+        providers.write("max_concurrency = 1\n")
+    arena.script(scripted)
+    scripted.set_latency(0.3, model="judge")
+    failed = await begun(arena)
+    assert [team.team_id for team in failed.failed_teams_info] == ["alpha"]
+    judge = scripted.bill.models["judge"]
+    assert (judge.requests, judge.answered, judge.aborted) == (1, 1, 0)
+    (tmp_path / "mended").touch()
+    await resumed(arena)
+    judge = scripted.bill.models["judge"]
+    assert (judge.requests, judge.answered, judge.aborted) == (2, 2, 0)
+
+
+LATE = """
+import asyncio
+import sqlite3
+import threading
+from pathlib import Path
+
+from mixseek.evaluator.metrics import BaseMetric
+from mixseek.models.evaluation_result import MetricScore
+
+ROOT = Path(__file__).parent
+
+
+class Late(BaseMetric):
+    async def evaluate(self, user_query, submission, **kwargs):
+        if (ROOT / "mended").exists():
+            return MetricScore(metric_name="Late", score=50)
+        (ROOT / "mended").touch()
+        # What the judge answers meanwhile cannot be committed before somebody else has written.
+        other = sqlite3.connect(ROOT / "journal.db", isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        threading.Timer(1.5, other.close).start()
+        await asyncio.sleep(0.7)
+        raise OSError("not now")
+"""
+
+
+async def test_a_judges_answer_that_came_and_is_not_written_yet_is_waited_for_where_a_metric_fails(
+    tmp_path: Path, scripted: ModelServer
+) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    arena = Arena(
+        tmp_path,
+        scripted.base_url,
+        [Team("alpha", members=0)],
+        orchestrator=f"max_rounds = 1\n{ONE_RETRY}",
+        evaluator=(
+            '[[metrics]]\nname = "Quality"\nweight = 0.5\nsystem_instruction = "How good is it?"\n'
+            '[[metrics]]\nname = "Late"\nweight = 0.5\n'
+            '[custom_metrics]\nLate = { path = "late.py", class = "Late" }\n'
+        ),
+    )
+    arena.script(scripted)
+    scripted.set_latency(0.2, model="judge")
+    summary = await begun(arena)
+    assert (summary.failed_teams_info, summary.best_score) == ([], 60)
+    assert scripted.bill.models["judge"].requests == 1
+
+
 @pytest.mark.parametrize("faults", [1, 2])
 async def test_a_judge_that_has_scored_is_not_asked_again_where_another_could_not(
     tmp_path: Path, scripted: ModelServer, faults: int

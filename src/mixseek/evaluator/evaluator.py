@@ -75,7 +75,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _DIGITS_OF_A_SCORE = 9
 _LONG = 50_000
-_TIME_FOR_A_SCORE = 1.0
+_TIME_FOR_A_SCORE = 10.0
+"""For an answer to be written to the journal, and made a score of."""
 _NO_REFERENCE = "needs a reference answer: give it as reference, on the command line with --reference"
 
 
@@ -336,10 +337,18 @@ def _followed(scoring: Coroutine[Any, Any, T], requests: OnTheirWay) -> asyncio.
 
 
 async def _answered(task: asyncio.Task[Any], requests: OnTheirWay) -> None:
-    """Let a metric have the answer that is on its way, which is paid for, and make a score of it."""
-    if requests:
-        await requests.landed()
+    """Let a metric have the answer that is on its way or came, which is paid for, and make a score of it.
+
+    One that has not asked yet ends at once: its answer would be waited for by nobody.
+    """
+    await requests.landed()
+    while requests.were_answered and not task.done():
         await asyncio.wait({task}, timeout=_TIME_FOR_A_SCORE)
+        if not requests:
+            break
+        await requests.landed()
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def _arguments(metric: BaseMetric, request: EvaluationRequest) -> dict[str, Any]:

@@ -46,6 +46,7 @@ __all__ = [
     "OnTheirWay",
     "Scope",
     "ToolUse",
+    "answer_came",
     "calling",
     "current_meter",
     "current_scope",
@@ -386,6 +387,8 @@ class OnTheirWay:
     """The requests of some work that have left and are not answered: they are paid for, whoever waits for them."""
 
     def __init__(self) -> None:
+        self.were_answered = False
+        """Whether one of them had its answer, which is to be kept and used."""
         self._number = 0
         self._landed = asyncio.Event()
         self._landed.set()
@@ -420,6 +423,12 @@ class OnTheirWay:
 
 
 _on_their_way: ContextVar[OnTheirWay | None] = ContextVar("on_their_way", default=None)
+
+
+def answer_came() -> None:
+    """Tell whoever wants to know of it that a request of this work has its answer."""
+    if (requests := _on_their_way.get()) is not None:
+        requests.were_answered = True
 
 
 def on_its_way() -> AbstractContextManager[None]:

@@ -35,7 +35,16 @@ from mixseek.errors import (
 from mixseek.llm.backoff import Backoff
 from mixseek.llm.bounds import most_input_tokens
 from mixseek.llm.breaker import says_down
-from mixseek.llm.calls import CallJournal, FinishedCall, Meter, Scope, current_meter, current_scope, on_its_way
+from mixseek.llm.calls import (
+    CallJournal,
+    FinishedCall,
+    Meter,
+    Scope,
+    answer_came,
+    current_meter,
+    current_scope,
+    on_its_way,
+)
 from mixseek.llm.convert import (
     answer_from_json,
     answer_to_json,
@@ -289,6 +298,7 @@ class WatchedModel(WrapperModel):
                 self._count(answer, course)
                 if self._is_remote:  # what is computed in this process cannot be cut off on its way
                     refuse_incomplete(answer, self.wrapped, self._named)
+                answer_came()
                 return answer
 
     # --- its price ----------------------------------------------------------------------------------------------------
@@ -531,6 +541,7 @@ class WatchedModel(WrapperModel):
             known = await entry.journal.find_call(entry.asked.request.key, entry.asked.occurrence)
         if known is None:
             return None
+        answer_came()
         return answer_from_json(known.answer)
 
     async def _note_start(self, entry: _Entry | None, course: _Course, *, durable: bool) -> None:
