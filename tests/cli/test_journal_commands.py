@@ -384,6 +384,32 @@ def test_a_row_that_cannot_have_been_written_so_is_told_as_damage_with_what_to_d
             assert told, (command, out, err)
 
 
+@pytest.mark.parametrize(("table", "column"), [("calls", "ended_at"), ("calls", "model"), ("events", "kind")])
+def test_verify_names_rows_whose_names_or_times_cannot_be_read(
+    table: str, column: str, run: Run, workspace: Path, played: tuple[Path, str]
+) -> None:
+    change(workspace, f"UPDATE {table} SET {column} = CAST(x'a5' AS TEXT) WHERE rowid = 3")
+    code, out, _ = run("journal", "verify")
+    assert (code, f"{table} 3 of {played[1]}: {column} is no t" in out) == (1, True), out
+
+
+def test_a_beginning_that_cannot_be_read_leaves_out_its_own_execution_alone(
+    workspace: Path, played: tuple[Path, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def begun() -> list[str]:
+        async with Journal(workspace / "journal.db") as journal:
+            return [run.execution_id for run in await journal.started_runs()]
+
+    damaged = asyncio.run(_play(workspace))
+    assert set(asyncio.run(begun())) == {played[1], damaged}
+    change(
+        workspace,
+        f"UPDATE events SET payload = CAST(x'a5' AS TEXT) WHERE kind = 'RunStarted' AND execution_id = '{damaged}'",
+    )
+    assert asyncio.run(begun()) == [played[1]]
+    assert f"({damaged})" in caplog.text
+
+
 def test_a_damaged_row_of_one_execution_takes_no_results_of_another_away(
     run: Run, workspace: Path, played: tuple[Path, str]
 ) -> None:

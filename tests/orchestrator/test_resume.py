@@ -160,6 +160,34 @@ async def test_a_damaged_row_costs_what_it_held_and_keeps_no_run_from_going_on(
     assert ("has a damaged row: " in caplog.text) == (damaged != "SELECT 1")
 
 
+@pytest.mark.parametrize("kind", ["RoundFinished", "RoundJudged", "SubmissionMade", "TeamStarted", "HistoryKept"])
+async def test_a_team_with_a_damaged_event_goes_on_from_before_it_with_the_answers_it_had_since(
+    kind: str, tmp_path: Path, scripted: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    three_rounds = f"max_rounds = 3\nmin_rounds = 3\n{NO_RETRIES}"
+    teams = [Team("alpha"), Team("beta", scores=(60, 65), members=0)]
+    arena = Arena(tmp_path, scripted.base_url, teams, orchestrator=three_rounds)
+    arena.script(scripted)
+    scripted.fault(401, model="leader-alpha", at=5)
+    failed = await begun(arena)
+    assert [team.team_id for team in failed.failed_teams_info] == ["alpha"]
+    before = [row for row in board(arena) if row[0] == "alpha"]
+    scripted.clear_faults()
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as db:
+        db.execute(f"UPDATE events SET payload = '{{' WHERE team_id = 'alpha' AND kind = '{kind}'")
+        db.commit()
+    asked = scripted.bill.total.requests
+    summary, _ = await resumed(arena)
+    assert (summary.failed_teams_info, len(summary.team_results)) == ([], 2)
+    last_round = 5  # the leader twice, its member, a judge and a judgment
+    assert scripted.bill.total.requests - asked == last_round
+    assert summary.usage.requests == sum(bill.answered for bill in scripted.bill.models.values())
+    content = [[(*row[:5],) for row in rows if row[0] == "alpha"] for rows in (before, board(arena))]
+    assert content[1][: len(content[0])] == content[0]
+    if kind != "HistoryKept":
+        assert "team 'alpha' goes on from before it, and what its models answered since is used" in caplog.text
+
+
 async def test_a_submission_whose_judge_was_down_is_only_scored(tmp_path: Path, scripted: ModelServer) -> None:
     arena = Arena(tmp_path, scripted.base_url, [Team("alpha", members=2)], orchestrator=f"{ROUNDS}{NO_RETRIES}")
     arena.script(scripted)

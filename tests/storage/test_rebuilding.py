@@ -196,6 +196,22 @@ async def test_what_was_made_because_the_file_was_missing_or_broken_is_told_to_w
         assert (await store.rebuild()).anew == 0, "somebody else has found it broken"
 
 
+async def test_a_log_of_a_file_that_is_gone_is_kept_and_told_as_what_it_is(
+    tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await small_run(tmp_path, server)
+    before = all_rows(tmp_path)
+    (tmp_path / "mixseek.db").unlink()
+    (tmp_path / "mixseek.db.wal").write_bytes(b"what was written last" * 100)
+    with caplog.at_level(logging.WARNING):
+        await touch(tmp_path)
+    assert all_rows(tmp_path) == before
+    [kept] = list(tmp_path.glob("mixseek.db.wal.damaged-*"))  # noqa: ASYNC240
+    assert f"belongs to a mixseek.db that is gone, and is set aside as {kept.name}" in caplog.text
+    assert "was missing and is made from journal.db" in caplog.text
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 2
+
+
 async def test_rows_of_a_team_with_a_damaged_event_stay_as_they_are_or_come_from_the_broken_file(
     tmp_path: Path, server: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:

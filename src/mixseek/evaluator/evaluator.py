@@ -384,7 +384,7 @@ async def _scored(
                 raise
             failed = f"metric {weighed.name!r} failed{_place_in(weighed.metric, error, root)}"
             logger.warning("%s", failed, exc_info=True, extra={"is_told": is_told})
-            # Code that asks nobody does the same with the same submission, and every try would ask the judges again.
+            # Code that asks nobody does the same with the same submission.
             may_pass = not isinstance(weighed.metric, CodeMetric) or isinstance(error, OSError)
             raise EvaluationError(f"{failed}: {in_words(error)}", retryable=may_pass) from error
     if not isinstance(score, MetricScore):

@@ -142,12 +142,12 @@ class RestoredRun:
 
 async def restore_run(journal: Journal, execution_id: str) -> RestoredRun | None:
     """How far the execution came; None if the journal does not know it."""
-    events = await journal.events(execution_id, kinds=_KINDS)
+    events, damaged = await journal.whole_events(execution_id, kinds=_KINDS)
     started = beginning_in(events)
     if started is None:
         return None
     latest = map(_history_in, await journal.latest_events(execution_id, "HistoryKept"))
-    histories = {history.team_id: history for history in latest}
+    histories = {history.team_id: history for history in latest if history.team_id not in damaged}
     by_team = _by_team(events)
     teams = {team_id: _team(own, histories.get(team_id)) for team_id, own in by_team.items()}
     return RestoredRun(

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 UNPACK = "unpacked"
-"""The SQL function that gives the text of a body; :func:`register` makes it known to a connection."""
+"""The SQL function that gives the text of a body, cast to a BLOB; :func:`register` makes it known to a connection."""
 
 
 class UnreadableBodyError(sqlite3.DatabaseError):
@@ -34,6 +34,7 @@ class UnreadableBodyError(sqlite3.DatabaseError):
 
 _WORTHWHILE_BYTES = 4096
 _LEVEL = 1
+_COMPRESSED = b"x"
 
 
 def packed(body: bytes) -> str | bytes:
@@ -76,6 +77,18 @@ def what_is_wrong(error: Exception) -> str:
     return f"it has another shape than was written ({type(error).__name__})"
 
 
+def _readable(stored: bytes | None) -> str | None:
+    """The text of a body, for statements: one that is damaged has none, and keeps nobody from reading other rows.
+
+    It is given as a BLOB: SQLite gives no text to a function that is no UTF-8. No JSON begins like a compressed body.
+    """
+    try:
+        text = None if stored is None else unpacked(stored) if stored.startswith(_COMPRESSED) else stored.decode()
+        return text if value_of(text) is not None else None
+    except (UnreadableBodyError, UnicodeDecodeError, zlib.error):
+        return None
+
+
 def register(connection: sqlite3.Connection) -> None:
     """Let statements of this connection look into bodies."""
-    connection.create_function(UNPACK, 1, unpacked, deterministic=True)
+    connection.create_function(UNPACK, 1, _readable, deterministic=True)

@@ -240,6 +240,8 @@ def _create(
         connection.execute("CHECKPOINT")
     if broken is not None:
         _give_other_name(path, broken)
+    else:
+        _keep_orphaned_logs(path)
     reach("results.before_name")
     draft.replace(path)
     _sync_directory(path.parent)
@@ -257,6 +259,13 @@ def _give_other_name(path: Path, name: Path) -> None:
         path.rename(name)
     for log in _logs(path):
         log.rename(name.with_name(log.name.replace(path.name, name.name, 1)))
+
+
+def _keep_orphaned_logs(path: Path) -> None:
+    """Keep what is left of a file that is gone from being taken for the log of the new one."""
+    for log in _logs(path):
+        moved = _set_aside(log)
+        logger.warning("%s belongs to a %s that is gone, and is set aside as %s", log, path.name, moved.name)
 
 
 def _tell_of_rebuilding(

@@ -18,7 +18,7 @@ import sqlite3
 import threading
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -377,9 +377,41 @@ class Journal:
             -1 if limit is None else limit,
         )
 
+    async def whole_events(
+        self, execution_id: str, *, kinds: Collection[str]
+    ) -> tuple[list[JournalEvent], frozenset[str]]:
+        """Events of an execution, and the teams with a damaged one, of which only those before it are given.
+
+        What such a team did next is found call by call. An event of the execution itself has to be readable.
+        """
+        named = self._redactor.text(execution_id)
+        statement = (
+            f"SELECT * FROM events WHERE execution_id = ? AND kind IN ({', '.join('?' * len(kinds))}) ORDER BY position"  # noqa: S608 marks
+        )
+
+        def work() -> tuple[list[JournalEvent], frozenset[str]]:
+            events, cut = list[JournalEvent](), set[str]()
+            for row in self._reader.rows(statement, (named, *kinds)):
+                if row["team_id"] in cut:
+                    continue
+                try:
+                    events.append(_as_written(_event, row))
+                except UnreadableBodyError as error:
+                    if row["team_id"] is None:
+                        raise read_error(self.path, error) from error
+                    cut.add(row["team_id"])
+                    logger.warning(
+                        "%s; team %r goes on from before it, and what its models answered since is used",
+                        read_error(self.path, error),
+                        row["team_id"],
+                    )
+            return events, frozenset(cut)
+
+        return await asyncio.to_thread(work)
+
     async def latest_events(self, execution_id: str, kind: str) -> list[JournalEvent]:
-        """The last event of this kind of each team."""
-        return await self._many(_event, _LATEST, self._redactor.text(execution_id), kind)
+        """The last event of this kind of each team, where it can be read."""
+        return await self._readable_ones(_event, _LATEST, self._redactor.text(execution_id), kind)
 
     async def last_events(self, execution_id: str | None = None, *, count: int) -> list[JournalEvent]:
         """The newest events, of one execution or of all, in the order they were kept."""
@@ -398,8 +430,8 @@ class Journal:
         return await self._one(_pruned_at, statement, self._redactor.text(execution_id))
 
     async def started_runs(self) -> list[StartedRun]:
-        """The executions whose beginning was kept, in no order."""
-        return await self._many(_started_run, _STARTED_RUNS)
+        """The executions whose beginning was kept and can be read, in no order."""
+        return await self._readable_ones(_started_run, _STARTED_RUNS)
 
     async def member_calls(self, execution_id: str) -> list[ToolResult]:
         """What members gave their leaders in an execution, in the order it came, without the members' messages."""
@@ -506,14 +538,20 @@ class Journal:
         """The first of these rows; whoever looks for one that cannot be read goes on as if it had never been kept."""
 
         def work() -> _T | None:
-            for row in self._reader.rows(statement, values):
-                try:
-                    return _as_written(read, row)
-                except UnreadableBodyError as error:
-                    logger.warning("%s; what it held counts as never kept", read_error(self.path, error))
-            return None
+            return next(self._readable(read, statement, values), None)
 
         return await asyncio.to_thread(work)
+
+    async def _readable_ones(self, read: Callable[[sqlite3.Row], _T], statement: str, *values: _Value) -> list[_T]:
+        return await asyncio.to_thread(lambda: [*self._readable(read, statement, values)])
+
+    def _readable(self, read: Callable[[sqlite3.Row], _T], statement: str, values: Sequence[_Value]) -> Iterator[_T]:
+        """The records of all rows but those that are damaged, which are told."""
+        for row in self._reader.rows(statement, values):
+            try:
+                yield _as_written(read, row)
+            except UnreadableBodyError as error:
+                logger.warning("%s; what it held counts as never kept", read_error(self.path, error))
 
     async def _many(self, read: Callable[[sqlite3.Row], _T], statement: str, *values: _Value) -> list[_T]:
         def work() -> list[_T]:
@@ -885,9 +923,10 @@ _STARTED_RUNS = """
     WITH RECURSIVE ids (id) AS (
         SELECT min(execution_id) FROM events
         UNION ALL SELECT (SELECT min(execution_id) FROM events WHERE execution_id > id) FROM ids WHERE id IS NOT NULL)
-    SELECT execution_id, position, at AS started_at, json_extract(unpacked(payload), '$.user_prompt') AS user_prompt,
-        (SELECT count(*) FROM json_each(unpacked(payload), '$.team_names')) AS total_teams,
-        json_extract(unpacked(payload), '$.config_file') AS config_file,
+    SELECT execution_id, position, at AS started_at,
+        json_extract(unpacked(CAST(payload AS BLOB)), '$.user_prompt') AS user_prompt,
+        (SELECT count(*) FROM json_each(unpacked(CAST(payload AS BLOB)), '$.team_names')) AS total_teams,
+        json_extract(unpacked(CAST(payload AS BLOB)), '$.config_file') AS config_file,
         EXISTS (SELECT 1 FROM events later WHERE later.execution_id = id AND (later.team_id IS NULL) = 1
             AND ifnull(later.team_id, '') = '' AND later.kind = 'RunResumed') AS was_resumed,
         EXISTS (SELECT 1 FROM events later WHERE later.execution_id = id AND (later.team_id IS NULL) = 1
@@ -929,5 +968,5 @@ _LAST_SEQUENCES = """
     SELECT team_id, max(sequence) AS last FROM events WHERE execution_id = ? GROUP BY team_id"""
 _MEMBER_CALLS = """
     SELECT execution_id, team_id, round_number, role, agent_name, tool, key, occurrence, arguments,
-        json_remove(unpacked(result), '$.all_messages') AS result, started_at, ended_at
+        json_remove(unpacked(CAST(result AS BLOB)), '$.all_messages') AS result, started_at, ended_at
     FROM tool_results WHERE execution_id = ? AND role = 'leader' ORDER BY id"""

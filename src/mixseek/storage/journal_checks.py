@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,30 @@ _WITHOUT_BODIES = """
         AND execution_id NOT IN (SELECT execution_id FROM pruned)"""
 
 
+# --- names and times --------------------------------------------------------------------------------------------------
+
+
+def _unreadable_texts(connection: sqlite3.Connection) -> Iterator[str]:
+    """What is no body is a number, a text of UTF-8, or a time."""
+    for table in ("calls", "started_calls", "tool_results", "prompts", "events"):
+        for row in connection.execute(f"SELECT rowid AS number, * FROM {table}"):  # noqa: S608 our own names
+            for column in row.keys():  # noqa: SIM118 a row gives its values
+                if column not in _BODIES.get(table, ()) and (fault := _fault_in_text(column, row[column])):
+                    yield f"{table} {row['number']} of {row['execution_id']}: {column} {fault}"
+
+
+def _fault_in_text(column: str, value: Any) -> str | None:
+    if isinstance(value, bytes):
+        return "is no text"
+    if value is None or not (column == "at" or column.endswith("_at")):
+        return None
+    try:
+        datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return f"is no time: {value!r}"
+    return None
+
+
 # --- keys, starts and sequences ---------------------------------------------------------------------------------------
 
 
@@ -176,6 +201,7 @@ _SEQUENCES = """
 
 _CHECKS: tuple[Callable[[sqlite3.Connection], Iterator[str]], ...] = (
     _unreadable_bodies,
+    _unreadable_texts,
     _missing_bodies,
     _odd_keys,
     _calls_without_start,
