@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -280,22 +280,31 @@ class Careless(CodeMetric):
 """
 
 
+def beside(
+    root: Path, server: ModelServer, metric: str, code: str, judges: Sequence[str] = ("Quality",), retries: str = ""
+) -> Arena:
+    """One team and one round, judged by models and, for half of the score, by a metric of one's own."""
+    (root / "own.py").write_text(code)
+    weight = 0.5 / len(judges)
+    asked = (f'[[metrics]]\nname = "{name}"\nweight = {weight}\nsystem_instruction = "How good?"\n' for name in judges)
+    arena = Arena(
+        root,
+        server.base_url,
+        [Team("alpha", members=0)],
+        orchestrator=f"max_rounds = 1\n{retries}",
+        evaluator=(
+            f'{"".join(asked)}[[metrics]]\nname = "{metric}"\nweight = 0.5\n'
+            f'[custom_metrics]\n{metric} = {{ path = "own.py", class = "{metric}" }}\n'
+        ),
+    )
+    arena.script(server)
+    return arena
+
+
 async def test_judges_that_were_asked_when_a_metric_beside_them_failed_are_not_asked_again(
     tmp_path: Path, scripted: ModelServer
 ) -> None:
-    (tmp_path / "careless.py").write_text(BESIDE)
-    arena = Arena(
-        tmp_path,
-        scripted.base_url,
-        [Team("alpha", members=0)],
-        orchestrator="max_rounds = 1\n",
-        evaluator=(
-            '[[metrics]]\nname = "Quality"\nweight = 0.5\nsystem_instruction = "How good is it?"\n'
-            '[[metrics]]\nname = "Careless"\nweight = 0.5\n'
-            '[custom_metrics]\nCareless = { path = "careless.py", class = "Careless" }\n'
-        ),
-    )
-    arena.script(scripted)
+    arena = beside(tmp_path, scripted, "Careless", BESIDE)
     scripted.set_latency(0.3, model="judge")
     failed = await begun(arena)
     assert [team.team_id for team in failed.failed_teams_info] == ["alpha"]
@@ -308,45 +317,12 @@ async def test_judges_that_were_asked_when_a_metric_beside_them_failed_are_not_a
     assert scripted.bill.models["judge"].requests == 1
 
 
-def two_judges(root: Path, server: ModelServer, retries: str) -> Arena:
-    """One team and one round, judged by two models."""
-    arena = Arena(
-        root,
-        server.base_url,
-        [Team("alpha", members=0)],
-        orchestrator=f"max_rounds = 1\n{retries}",
-        top_of_evaluator="max_retries = 0",
-        evaluator=(
-            '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\n'
-            '[[metrics]]\nname = "Style"\nsystem_instruction = "How does it sound?"\nmodel = "loop:stylist"\n'
-        ),
-    )
-    arena.script(server)
-    server.on("stylist", lambda _: {"evaluator_comment": "dull", "score": 30})
-    return arena
-
-
 async def test_a_judge_that_waits_for_its_turn_is_not_asked_any_more_where_a_metric_has_failed(
     tmp_path: Path, scripted: ModelServer
 ) -> None:
-    (tmp_path / "careless.py").write_text(BESIDE)
-    judges = "".join(
-        f'[[metrics]]\nname = "{name}"\nweight = 0.25\nsystem_instruction = "How good is it?"\n'
-        for name in ("Quality", "Style")
-    )
-    arena = Arena(
-        tmp_path,
-        scripted.base_url,
-        [Team("alpha", members=0)],
-        orchestrator="max_rounds = 1\n",
-        evaluator=(
-            f'{judges}[[metrics]]\nname = "Careless"\nweight = 0.5\n'
-            '[custom_metrics]\nCareless = { path = "careless.py", class = "Careless" }\n'
-        ),
-    )
+    arena = beside(tmp_path, scripted, "Careless", BESIDE, judges=("Quality", "Style"))
     with (tmp_path / "configs" / "providers.toml").open("a") as providers:
         providers.write("max_concurrency = 1\n")
-    arena.script(scripted)
     scripted.set_latency(0.3, model="judge")
     failed = await begun(arena)
     assert [team.team_id for team in failed.failed_teams_info] == ["alpha"]
@@ -387,23 +363,29 @@ class Late(BaseMetric):
 async def test_a_judges_answer_that_came_and_is_not_written_yet_is_waited_for_where_a_metric_fails(
     tmp_path: Path, scripted: ModelServer
 ) -> None:
-    (tmp_path / "late.py").write_text(LATE)
-    arena = Arena(
-        tmp_path,
-        scripted.base_url,
-        [Team("alpha", members=0)],
-        orchestrator=f"max_rounds = 1\n{ONE_RETRY}",
-        evaluator=(
-            '[[metrics]]\nname = "Quality"\nweight = 0.5\nsystem_instruction = "How good is it?"\n'
-            '[[metrics]]\nname = "Late"\nweight = 0.5\n'
-            '[custom_metrics]\nLate = { path = "late.py", class = "Late" }\n'
-        ),
-    )
-    arena.script(scripted)
+    arena = beside(tmp_path, scripted, "Late", LATE, retries=ONE_RETRY)
     scripted.set_latency(0.2, model="judge")
     summary = await begun(arena)
     assert (summary.failed_teams_info, summary.best_score) == ([], 60)
     assert scripted.bill.models["judge"].requests == 1
+
+
+def two_judges(root: Path, server: ModelServer, retries: str) -> Arena:
+    """One team and one round, judged by two models."""
+    arena = Arena(
+        root,
+        server.base_url,
+        [Team("alpha", members=0)],
+        orchestrator=f"max_rounds = 1\n{retries}",
+        top_of_evaluator="max_retries = 0",
+        evaluator=(
+            '[[metrics]]\nname = "Quality"\nsystem_instruction = "How good is it?"\n'
+            '[[metrics]]\nname = "Style"\nsystem_instruction = "How does it sound?"\nmodel = "loop:stylist"\n'
+        ),
+    )
+    arena.script(server)
+    server.on("stylist", lambda _: {"evaluator_comment": "dull", "score": 30})
+    return arena
 
 
 @pytest.mark.parametrize("faults", [1, 2])

@@ -84,7 +84,8 @@ def _readable(stored: bytes | None) -> str | None:
     """
     try:
         text = None if stored is None else unpacked(stored) if stored.startswith(_COMPRESSED) else stored.decode()
-        return text if value_of(text) is not None else None
+        value_of(text)  # statements fail at what is no JSON
+        return text
     except (UnreadableBodyError, UnicodeDecodeError, zlib.error):
         return None
 
